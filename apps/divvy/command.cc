@@ -1,0 +1,29 @@
+#include "command.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace divvy::app {
+
+void AddOutputOption(CLI::App& command, OutputFormat& format) {
+  command
+      .add_option_function<std::string>(
+          "-o,--output",
+          [&format](const std::string& word) {
+            format = word == "json" ? OutputFormat::kJson : OutputFormat::kTable;
+          },
+          "table for people (default) or json for programs")
+      ->check(CLI::IsMember({"table", "json"}).description(""))
+      ->type_name("table|json");
+}
+
+void Complain(Invocation& invocation, const Error& error) {
+  std::fflush(stdout);
+  fmt::print(stderr, "divvy: {}\n", error.message);
+  const bool usage =
+      error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kNotFound;
+  invocation.status = usage ? ExitStatus::kUsage : ExitStatus::kFailed;
+}
+
+}  // namespace divvy::app

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "base/result.h"
+#include "gpu/strip.h"
+
+namespace divvy::app {
+
+// What `divvy` exits with.
+enum class ExitStatus {
+  kOk = 0,
+  kFailed = 1,  // It was tried and did not work.
+  kUsage = 2,   // The command line or a file it names is wrong; nothing was tried.
+};
+
+enum class OutputFormat { kTable, kJson };
+
+// Facts about this run that main() finds out once, options that every command
+// has, and the outcome.
+struct Invocation {
+  gpu::Ink ink = gpu::Ink::kPlain;  // Colour when standard output is a terminal.
+  bool interactive = false;         // Standard input is a terminal: questions may be asked.
+  std::string nvml = "libnvidia-ml.so.1";
+  std::string state_dir = "/var/lib/divvy";
+  ExitStatus status = ExitStatus::kOk;
+};
+
+// Adds `-o,--output table|json` to a command.
+void AddOutputOption(CLI::App& command, OutputFormat& format);
+
+// Writes "divvy: MESSAGE" to standard error and sets the exit status that fits
+// the error's code.
+void Complain(Invocation& invocation, const Error& error);
+
+// Each adds one command to `app`; running it sets `invocation.status`. Both
+// outlive the parse.
+void AddApplyCommand(CLI::App& app, Invocation& invocation);
+void AddGpusCommand(CLI::App& app, Invocation& invocation);
+void AddLayoutsCommand(CLI::App& app, Invocation& invocation);
+void AddPlanCommand(CLI::App& app, Invocation& invocation);
+
+}  // namespace divvy::app

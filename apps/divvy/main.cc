@@ -1,0 +1,63 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+#include "command.h"
+#include "device/journal.h"
+
+namespace divvy::app {
+namespace {
+
+// A change that a crash cut short leaves GPUs half cut; whoever comes along
+// should hear of it. What cannot be read is not warned about.
+void WarnOfUnfinishedChange(const Invocation& invocation) {
+  const auto record = device::ReadUnfinished(invocation.state_dir);
+  if (!record || !*record) return;
+  std::fflush(stdout);
+  fmt::print(stderr,
+             "divvy: warning: the change to {} begun at {} is unfinished; run 'divvy apply "
+             "--recover'\n",
+             (*record)->change.plan, (*record)->started);
+}
+
+int Main(int argc, char** argv) {
+  Invocation invocation;
+  // https://no-color.org: any value but the empty one asks for plain text.
+  const char* const no_color = std::getenv("NO_COLOR");
+  const bool plain = no_color != nullptr && *no_color != '\0';
+  invocation.ink = isatty(STDOUT_FILENO) && !plain ? gpu::Ink::kColour : gpu::Ink::kPlain;
+  invocation.interactive = isatty(STDIN_FILENO);
+
+  CLI::App app("Divvy shares NVIDIA GPUs between inference services and training jobs.", "divvy");
+  app.set_version_flag("--version", "divvy " DIVVY_VERSION);
+  app.set_help_all_flag("--help-all", "Help of every command");
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_option("--nvml", invocation.nvml, "NVML library to use, say the simulator's")
+      ->envname("DIVVY_NVML")
+      ->capture_default_str();
+  app.add_option("--state-dir", invocation.state_dir, "Where changes are journaled")
+      ->envname("DIVVY_STATE_DIR")
+      ->capture_default_str();
+  AddGpusCommand(app, invocation);
+  AddLayoutsCommand(app, invocation);
+  AddPlanCommand(app, invocation);
+  AddApplyCommand(app, invocation);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 prints help and errors itself; its own codes are not ours.
+    return static_cast<int>(app.exit(error) == 0 ? ExitStatus::kOk : ExitStatus::kUsage);
+  }
+  if (!app.got_subcommand("apply")) WarnOfUnfinishedChange(invocation);
+  return static_cast<int>(invocation.status);
+}
+
+}  // namespace
+}  // namespace divvy::app
+
+int main(int argc, char** argv) { return divvy::app::Main(argc, argv); }

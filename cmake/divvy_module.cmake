@@ -1,0 +1,54 @@
+# One folder, one static library.
+#
+#   divvy_module(NAME SOURCES a.cc a_test.cc .. DEPENDS module .. [LINK library ..])
+#
+# Builds divvy::NAME from the sources, one test program from the *_test.cc among
+# them, and, when tests are on, every header of the folder on its own, so that no
+# header leans on what its includer happened to include first. DEPENDS names
+# modules and is what tools/check_includes.py holds the includes to; LINK names
+# outside libraries.
+function(divvy_module NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
+  set(library_sources ${ARG_SOURCES})
+  set(test_sources ${ARG_SOURCES})
+  list(FILTER library_sources EXCLUDE REGEX "_test\\.cc$")
+  list(FILTER test_sources INCLUDE REGEX "_test\\.cc$")
+
+  add_library(divvy_${NAME} STATIC ${library_sources})
+  add_library(divvy::${NAME} ALIAS divvy_${NAME})
+  target_include_directories(divvy_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(divvy_${NAME} PRIVATE divvy_warnings)
+  foreach(module IN LISTS ARG_DEPENDS)
+    target_link_libraries(divvy_${NAME} PUBLIC divvy::${module})
+  endforeach()
+  target_link_libraries(divvy_${NAME} PUBLIC ${ARG_LINK})
+
+  if(NOT DIVVY_TESTS)
+    return()
+  endif()
+
+  file(GLOB headers CONFIGURE_DEPENDS *.h)
+  if(headers)
+    set(header_sources)
+    foreach(header IN LISTS headers)
+      get_filename_component(stem ${header} NAME_WE)
+      set(source ${CMAKE_CURRENT_BINARY_DIR}/headers/${stem}.cc)
+      file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n#include \"${header}\"\n")
+      list(APPEND header_sources ${source})
+    endforeach()
+    add_library(divvy_${NAME}_headers OBJECT ${header_sources})
+    target_link_libraries(divvy_${NAME}_headers PRIVATE divvy_${NAME} divvy_warnings)
+  endif()
+
+  if(test_sources)
+    divvy_test(${NAME}_test SOURCES ${test_sources} LINK divvy::${NAME})
+  endif()
+endfunction()
+
+# A GoogleTest program, each of its tests known to ctest.
+function(divvy_test NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${NAME} ${ARG_SOURCES})
+  target_link_libraries(${NAME} PRIVATE ${ARG_LINK} divvy_warnings GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(${NAME} DISCOVERY_TIMEOUT 60)
+endfunction()

@@ -1,0 +1,225 @@
+#include "device/apply.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "device/mig_control.h"
+#include "device/node.h"
+
+namespace divvy::device {
+namespace {
+
+int CountSteps(const std::vector<GpuChange>& changes) {
+  int count = 0;
+  for (const GpuChange& change : changes) count += static_cast<int>(change.steps.size());
+  return count;
+}
+
+// Checks what NVML shows now against what was meant, and that nobody who was
+// busy has lost a device.
+Result<void> Verify(const NvmlLibrary& nvml, const GpuChange& change) {
+  auto now = ReadGpu(nvml, change.now.uuid);
+  if (!now) return Fail(now.error());
+  if (!Matches(*now, change.after)) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("GPU {} does not show the wanted layout after all steps succeeded",
+                            change.now.index));
+  }
+  for (const GpuInstanceState& before : change.now.instances) {
+    if (!before.busy()) continue;
+    const auto after = std::ranges::find(now->instances, before.id, &GpuInstanceState::id);
+    if (after == now->instances.end() || after->instance != before.instance) {
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("GPU {}: busy instance {} is no longer there", change.now.index,
+                              gpu::Describe(change.now.model, before.instance)));
+    }
+  }
+  return {};
+}
+
+// Instances on the GPU that neither layout of the change knows. They are
+// somebody else's; a recovery must not destroy them.
+std::vector<InstanceTarget> Foreign(const GpuState& now, const GpuTarget& a, const GpuTarget& b) {
+  const auto knows = [](const GpuTarget& target, const InstanceTarget& t) {
+    return std::ranges::any_of(target.instances, [&](const InstanceTarget& other) {
+      return other.start == t.start && other.profile_id == t.profile_id;
+    });
+  };
+  std::vector<InstanceTarget> foreign;
+  for (InstanceTarget& t : AsItIs(now).instances) {
+    if (!knows(a, t) && !knows(b, t)) foreign.push_back(std::move(t));
+  }
+  return foreign;
+}
+
+struct WayOut {
+  Outcome outcome;
+  std::vector<Step> steps;
+};
+
+// The steps that bring every GPU to `targets`, others' instances kept.
+Result<std::vector<Step>> StepsToAll(const std::vector<GpuState>& now,
+                                     const std::vector<GpuTarget>& targets,
+                                     const std::vector<GpuTarget>& others) {
+  std::vector<Step> all;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    GpuTarget target = targets[i];
+    for (InstanceTarget& t : Foreign(now[i], targets[i], others[i])) {
+      target.instances.push_back(std::move(t));
+    }
+    std::ranges::sort(target.instances, {}, &InstanceTarget::start);
+    auto steps = StepsTowards(now[i], target);
+    if (!steps) return Fail(steps.error());
+    std::ranges::move(*steps, std::back_inserter(all));
+  }
+  return all;
+}
+
+Result<std::vector<GpuState>> ReadAll(const NvmlLibrary& nvml,
+                                      const std::vector<GpuTarget>& targets) {
+  std::vector<GpuState> states;
+  for (const GpuTarget& target : targets) {
+    auto state = ReadGpu(nvml, target.uuid);
+    if (!state) return Fail(state.error());
+    states.push_back(*std::move(state));
+  }
+  return states;
+}
+
+// Where to go from an unfinished change.
+Result<WayOut> FindWayOut(const std::vector<GpuState>& now, const Change& change) {
+  bool complete = true;
+  for (std::size_t i = 0; i < now.size(); ++i) complete &= Matches(now[i], change.after[i]);
+  if (complete) return WayOut{Outcome::kApplied, {}};
+  auto back = StepsToAll(now, change.before, change.after);
+  if (back) return WayOut{Outcome::kRolledBack, *std::move(back)};
+  auto forward = StepsToAll(now, change.after, change.before);
+  if (forward) return WayOut{Outcome::kApplied, *std::move(forward)};
+  return Fail(ErrorCode::kFailedPrecondition,
+              fmt::format("the way back is blocked ({}), and so is the way on ({}); stop what is "
+                          "in the way, then run 'divvy apply --recover'",
+                          back.error().message, forward.error().message));
+}
+
+// Takes steps whose only purpose is to put things right. The journal is a
+// courtesy here: it already holds both ends, so a full disk must not keep
+// anybody's instance from being created again.
+Result<void> TakeSteps(const NvmlLibrary& nvml, const std::vector<Step>& steps, Journal& journal,
+                       ApplyListener& listener) {
+  int number = 0;
+  for (const Step& step : steps) {
+    listener.OnStepBegins(step, ++number, static_cast<int>(steps.size()));
+    const auto begun = journal.BeginStep(step);
+    auto outcome = CarryOut(nvml, step);
+    if (!outcome) return Fail(outcome.error());
+    if (begun) static_cast<void>(journal.EndStep());
+    listener.OnStepEnds(step, *outcome);
+  }
+  return {};
+}
+
+// Brings an unfinished change to an end, either end.
+Result<Outcome> Settle(const NvmlLibrary& nvml, const Change& change, Journal& journal,
+                       ApplyListener& listener) {
+  auto now = ReadAll(nvml, change.before);
+  if (!now) return Fail(now.error());
+  auto way = FindWayOut(*now, change);
+  if (!way) return Fail(way.error());
+  if (auto taken = TakeSteps(nvml, way->steps, journal, listener); !taken) {
+    return Fail(taken.error());
+  }
+  now = ReadAll(nvml, change.before);
+  if (!now) return Fail(now.error());
+  const bool applied = way->outcome == Outcome::kApplied;
+  auto left = applied ? StepsToAll(*now, change.after, change.before)
+                      : StepsToAll(*now, change.before, change.after);
+  if (!left || !left->empty()) {
+    return Fail(ErrorCode::kUnavailable, "NVML does not show the layout that its calls made");
+  }
+  if (auto finished = journal.Finish(way->outcome); !finished) return Fail(finished.error());
+  return way->outcome;
+}
+
+Result<void> TakeForwardSteps(const NvmlLibrary& nvml, const std::vector<GpuChange>& changes,
+                              Journal& journal, ApplyListener& listener) {
+  const int count = CountSteps(changes);
+  int number = 0;
+  for (const GpuChange& change : changes) {
+    for (const Step& step : change.steps) {
+      if (listener.Cancelled()) return Fail(ErrorCode::kAborted, "interrupted");
+      if (auto begun = journal.BeginStep(step); !begun) return begun;
+      listener.OnStepBegins(step, ++number, count);
+      auto outcome = CarryOut(nvml, step);
+      if (!outcome) {
+        return Fail({outcome.error().code, fmt::format("step {} of {} failed: {}", number, count,
+                                                       outcome.error().message)});
+      }
+      if (auto ended = journal.EndStep(); !ended) return ended;
+      listener.OnStepEnds(step, *outcome);
+    }
+  }
+  for (const GpuChange& change : changes) {
+    if (auto verified = Verify(nvml, change); !verified) return verified;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> Apply(const NvmlLibrary& nvml, const ChangeLock& /*lock*/,
+                   const std::string& state_dir, const std::string& plan_name,
+                   const std::vector<GpuChange>& changes, ApplyListener& listener) {
+  Change change{.plan = plan_name, .before = {}, .after = {}};
+  for (const GpuChange& c : changes) {
+    if (c.steps.empty()) continue;
+    change.before.push_back(AsItIs(c.now));
+    change.after.push_back(c.after);
+  }
+  if (change.before.empty()) return {};
+  auto journal = Journal::Begin(state_dir, change);
+  if (!journal) return Fail(journal.error());
+
+  auto taken = TakeForwardSteps(nvml, changes, *journal, listener);
+  if (taken) {
+    if (auto finished = journal->Finish(Outcome::kApplied); !finished) {
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("the new layout is in place, but the journal could not be closed "
+                              "({}); run 'divvy apply --recover'",
+                              finished.error().message));
+    }
+    return {};
+  }
+  listener.OnRollback(taken.error().message);
+  auto settled = Settle(nvml, change, *journal, listener);
+  if (!settled) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("{}; undoing it failed too: {}; run 'divvy apply --recover'",
+                            taken.error().message, settled.error().message));
+  }
+  return Fail(ErrorCode::kAborted,
+              fmt::format("{}; {}", taken.error().message,
+                          *settled == Outcome::kRolledBack
+                              ? "rolled back: the layout is the one that was found"
+                              : "the new layout is complete and stays"));
+}
+
+Result<Outcome> Recover(const NvmlLibrary& nvml, const ChangeLock& /*lock*/,
+                        const std::string& state_dir, ApplyListener& listener) {
+  auto record = ReadUnfinished(state_dir);
+  if (!record) return Fail(record.error());
+  if (!*record) return Fail(ErrorCode::kNotFound, "nothing to recover: no change is unfinished");
+  auto journal = Journal::Resume(state_dir);
+  if (!journal) return Fail(journal.error());
+  if ((*record)->outcome) {
+    // It was over; only the last rename is missing.
+    if (auto finished = journal->Finish(*(*record)->outcome); !finished) {
+      return Fail(finished.error());
+    }
+    return *(*record)->outcome;
+  }
+  return Settle(nvml, (*record)->change, *journal, listener);
+}
+
+}  // namespace divvy::device

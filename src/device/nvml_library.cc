@@ -1,0 +1,184 @@
+#include "device/nvml_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+namespace divvy::device {
+namespace {
+
+using nvml::Return;
+
+template <typename Function>
+bool Find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+template <typename Function>
+void FindNewest(void* library, std::initializer_list<const char*> names, Function& function) {
+  for (const char* name : names) {
+    if (Find(library, name, function)) return;
+  }
+}
+
+// False when a function is missing that every NVML has.
+bool FindCore(void* library, NvmlFunctions& f) {
+  return Find(library, "nvmlInit_v2", f.nvmlInit_v2) &&
+         Find(library, "nvmlShutdown", f.nvmlShutdown) &&
+         Find(library, "nvmlSystemGetDriverVersion", f.nvmlSystemGetDriverVersion) &&
+         Find(library, "nvmlSystemGetProcessName", f.nvmlSystemGetProcessName) &&
+         Find(library, "nvmlDeviceGetCount_v2", f.nvmlDeviceGetCount_v2) &&
+         Find(library, "nvmlDeviceGetHandleByIndex_v2", f.nvmlDeviceGetHandleByIndex_v2) &&
+         Find(library, "nvmlDeviceGetHandleByUUID", f.nvmlDeviceGetHandleByUUID) &&
+         Find(library, "nvmlDeviceGetUUID", f.nvmlDeviceGetUUID) &&
+         Find(library, "nvmlDeviceGetName", f.nvmlDeviceGetName) &&
+         Find(library, "nvmlDeviceGetIndex", f.nvmlDeviceGetIndex) &&
+         Find(library, "nvmlDeviceGetPciInfo_v3", f.nvmlDeviceGetPciInfo_v3) &&
+         Find(library, "nvmlDeviceGetMemoryInfo", f.nvmlDeviceGetMemoryInfo);
+}
+
+void FindOptional(void* library, NvmlFunctions& f) {
+  Find(library, "nvmlDeviceGetMigMode", f.nvmlDeviceGetMigMode);
+  Find(library, "nvmlDeviceSetMigMode", f.nvmlDeviceSetMigMode);
+  Find(library, "nvmlDeviceGetGpuInstanceProfileInfo", f.nvmlDeviceGetGpuInstanceProfileInfo);
+  Find(library, "nvmlDeviceGetGpuInstanceProfileInfoV", f.nvmlDeviceGetGpuInstanceProfileInfoV);
+  Find(library, "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+       f.nvmlDeviceGetGpuInstancePossiblePlacements_v2);
+  Find(library, "nvmlDeviceCreateGpuInstanceWithPlacement",
+       f.nvmlDeviceCreateGpuInstanceWithPlacement);
+  Find(library, "nvmlGpuInstanceDestroy", f.nvmlGpuInstanceDestroy);
+  Find(library, "nvmlDeviceGetGpuInstances", f.nvmlDeviceGetGpuInstances);
+  Find(library, "nvmlDeviceGetGpuInstanceById", f.nvmlDeviceGetGpuInstanceById);
+  Find(library, "nvmlGpuInstanceGetInfo", f.nvmlGpuInstanceGetInfo);
+  Find(library, "nvmlGpuInstanceGetComputeInstanceProfileInfo",
+       f.nvmlGpuInstanceGetComputeInstanceProfileInfo);
+  Find(library, "nvmlGpuInstanceCreateComputeInstance", f.nvmlGpuInstanceCreateComputeInstance);
+  Find(library, "nvmlGpuInstanceCreateComputeInstanceWithPlacement",
+       f.nvmlGpuInstanceCreateComputeInstanceWithPlacement);
+  Find(library, "nvmlComputeInstanceDestroy", f.nvmlComputeInstanceDestroy);
+  Find(library, "nvmlGpuInstanceGetComputeInstances", f.nvmlGpuInstanceGetComputeInstances);
+  Find(library, "nvmlGpuInstanceGetComputeInstanceById", f.nvmlGpuInstanceGetComputeInstanceById);
+  Find(library, "nvmlComputeInstanceGetInfo_v2", f.nvmlComputeInstanceGetInfo_v2);
+  FindNewest(library,
+             {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"},
+             f.compute_processes);
+  FindNewest(
+      library,
+      {"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"},
+      f.graphics_processes);
+  FindNewest(
+      library,
+      {"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2"},
+      f.mps_processes);
+}
+
+constexpr std::array<std::pair<Return, std::string_view>, 31> kNames = {{
+    {nvml::kSuccess, "SUCCESS"},
+    {nvml::kUninitialized, "UNINITIALIZED"},
+    {nvml::kInvalidArgument, "INVALID_ARGUMENT"},
+    {nvml::kNotSupported, "NOT_SUPPORTED"},
+    {nvml::kNoPermission, "NO_PERMISSION"},
+    {nvml::kAlreadyInitialized, "ALREADY_INITIALIZED"},
+    {nvml::kNotFound, "NOT_FOUND"},
+    {nvml::kInsufficientSize, "INSUFFICIENT_SIZE"},
+    {nvml::kInsufficientPower, "INSUFFICIENT_POWER"},
+    {nvml::kDriverNotLoaded, "DRIVER_NOT_LOADED"},
+    {nvml::kTimeout, "TIMEOUT"},
+    {nvml::kIrqIssue, "IRQ_ISSUE"},
+    {nvml::kLibraryNotFound, "LIBRARY_NOT_FOUND"},
+    {nvml::kFunctionNotFound, "FUNCTION_NOT_FOUND"},
+    {nvml::kCorruptedInforom, "CORRUPTED_INFOROM"},
+    {nvml::kGpuIsLost, "GPU_IS_LOST"},
+    {nvml::kResetRequired, "RESET_REQUIRED"},
+    {nvml::kOperatingSystem, "OPERATING_SYSTEM"},
+    {nvml::kLibRmVersionMismatch, "LIB_RM_VERSION_MISMATCH"},
+    {nvml::kInUse, "IN_USE"},
+    {nvml::kMemory, "MEMORY"},
+    {nvml::kNoData, "NO_DATA"},
+    {nvml::kVgpuEccNotSupported, "VGPU_ECC_NOT_SUPPORTED"},
+    {nvml::kInsufficientResources, "INSUFFICIENT_RESOURCES"},
+    {nvml::kFreqNotSupported, "FREQ_NOT_SUPPORTED"},
+    {nvml::kArgumentVersionMismatch, "ARGUMENT_VERSION_MISMATCH"},
+    {nvml::kDeprecated, "DEPRECATED"},
+    {nvml::kNotReady, "NOT_READY"},
+    {nvml::kGpuNotFound, "GPU_NOT_FOUND"},
+    {nvml::kInvalidState, "INVALID_STATE"},
+    {nvml::kUnknown, "UNKNOWN"},
+}};
+
+struct Meaning {
+  ErrorCode code;
+  std::string_view advice;  // Begins with ": " or is empty.
+};
+
+Meaning MeaningOf(Return code) {
+  switch (code) {
+    case nvml::kNoPermission:
+      return {ErrorCode::kPermissionDenied, ": run as root"};
+    case nvml::kNotSupported:
+    case nvml::kFunctionNotFound:
+    case nvml::kArgumentVersionMismatch:
+      return {ErrorCode::kUnsupported, ": this GPU or driver cannot do it"};
+    case nvml::kInUse:
+      return {ErrorCode::kResourceExhausted, ": something is still running there"};
+    case nvml::kInsufficientResources:
+      return {ErrorCode::kResourceExhausted, ""};
+    case nvml::kNotFound:
+    case nvml::kGpuNotFound:
+      return {ErrorCode::kNotFound, ""};
+    case nvml::kResetRequired:
+      return {ErrorCode::kFailedPrecondition, ": reset the GPU or reboot first"};
+    case nvml::kLibRmVersionMismatch:
+      return {ErrorCode::kUnavailable,
+              ": the driver was updated while its old version is loaded; reboot"};
+    case nvml::kDriverNotLoaded:
+      return {ErrorCode::kUnavailable, ": the NVIDIA driver is not running"};
+    default:
+      return {ErrorCode::kUnavailable, ""};
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NvmlLibrary>> NvmlLibrary::Open(const std::string& path) {
+  // Never closed: NVML keeps threads and exit handlers of its own.
+  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("cannot load NVML, which comes with the NVIDIA driver: {}", dlerror()));
+  }
+  std::unique_ptr<NvmlLibrary> library(new NvmlLibrary);
+  if (!FindCore(handle, library->functions_)) {
+    library->functions_.nvmlShutdown = nullptr;
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("'{}' is not an NVML that Divvy can use: {}", path, dlerror()));
+  }
+  FindOptional(handle, library->functions_);
+  if (const Return code = library->functions_.nvmlInit_v2(); code != nvml::kSuccess) {
+    library->functions_.nvmlShutdown = nullptr;
+    return Fail(NvmlError(code, "starting NVML", "nvmlInit_v2"));
+  }
+  return library;
+}
+
+NvmlLibrary::~NvmlLibrary() {
+  if (functions_.nvmlShutdown != nullptr) functions_.nvmlShutdown();
+}
+
+std::string_view NameOf(Return code) {
+  for (const auto& [known, name] : kNames) {
+    if (known == code) return name;
+  }
+  return "an error NVML does not document";
+}
+
+Error NvmlError(Return code, std::string_view doing, std::string_view function) {
+  const Meaning meaning = MeaningOf(code);
+  return {meaning.code, fmt::format("{}: {} answered {} ({}){}", doing, function, NameOf(code),
+                                    static_cast<unsigned>(code), meaning.advice)};
+}
+
+}  // namespace divvy::device

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Cuts a node of three simulated H200s without touching what runs there, then
+# crashes on purpose and recovers. Called by `make demo` with the build folder;
+# needs no GPU and no root, and leaves nothing behind.
+set -euo pipefail
+
+build=$(cd "$1" && pwd)
+cd "$(dirname "$0")/.."
+node=$(mktemp -d)
+trap 'rm -rf "$node"' EXIT
+
+export DIVVY_NVML="$build/sim/libnvidia-ml.so.1" # the simulator in place of the driver's library
+export DIVVY_NVML_SIM_STATE="$node/gpus.json"
+export DIVVY_STATE_DIR="$node/state"
+PATH="$build/apps/divvy:$build/apps/divvy-nvml-sim:$PATH"
+plan=examples/plans/h200-demo.yaml
+
+say() { printf '\n=== %s\n' "$*"; }
+run() { printf '$ %s\n' "$*"; "$@" 2>&1; }
+sim() { divvy-nvml-sim "$@" >/dev/null; }
+
+say "A node with three simulated H200s. Training holds 3g.71gb of GPU 0; GPU 1 is fragmented."
+sim init "$DIVVY_NVML_SIM_STATE" --gpus "H200-141GB+mig:2,H200-141GB"
+sim create "$DIVVY_NVML_SIM_STATE" --gpu 0 --profile 3g.71gb --start 4
+sim start "$DIVVY_NVML_SIM_STATE" --gpu 0 --start 4 --pid 4242 --name train.py --memory 60GiB
+for start in 0 1 2 3; do
+  sim create "$DIVVY_NVML_SIM_STATE" --gpu 0 --profile 1g.18gb --start $start
+done
+sim create "$DIVVY_NVML_SIM_STATE" --gpu 1 --profile 1g.18gb --start 1
+sim create "$DIVVY_NVML_SIM_STATE" --gpu 1 --profile 1g.18gb --start 5
+run divvy gpus
+
+say "What we want: how many instances of which size, and what runs on them."
+run divvy plan show $plan
+
+say "The way there: Divvy chooses the places that disturb least, and shows each step."
+run divvy apply $plan --dry-run
+
+say "Apply it."
+run divvy apply $plan --yes | tail -n +20
+run divvy gpus | sed '/^MIG profiles/,$d'
+
+say "Undo it, but crash halfway (kill -9 at the third instance to be destroyed), and recover."
+printf '$ divvy apply --rollback --yes   # killed\n'
+DIVVY_NVML_SIM_FAULTS="nvmlGpuInstanceDestroy@3=kill-after" \
+  divvy apply --rollback --yes >/dev/null 2>&1 || true
+run divvy layouts H200 --maximal | tail -n 1
+run divvy apply --recover
+run divvy gpus | sed '/^MIG profiles/,$d'
+
+say "Done. All of this ran on the NVML simulator: no GPU was used."
