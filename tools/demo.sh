@@ -37,13 +37,14 @@ say "The way there: Divvy chooses the places that disturb least, and shows each 
 run divvy apply $plan --dry-run
 
 say "Apply it."
-run divvy apply $plan --yes | tail -n +20
+printf '$ divvy apply %s --yes\n' $plan
+divvy apply $plan --yes 2>&1 >/dev/null # the steps were shown above; here is the progress
 run divvy gpus | sed '/^MIG profiles/,$d'
 
 say "Undo it, but crash halfway (kill -9 at the third instance to be destroyed), and recover."
 printf '$ divvy apply --rollback --yes   # killed\n'
 DIVVY_NVML_SIM_FAULTS="nvmlGpuInstanceDestroy@3=kill-after" \
-  divvy apply --rollback --yes >/dev/null 2>&1 || true
+  bash -c 'divvy apply --rollback --yes; true' >/dev/null 2>&1
 run divvy layouts H200 --maximal | tail -n 1
 run divvy apply --recover
 run divvy gpus | sed '/^MIG profiles/,$d'

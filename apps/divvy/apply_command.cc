@@ -162,9 +162,8 @@ Result<void> ApplyUnderLock(const NvmlLibrary& nvml, const Wish& wish, const App
 
 Result<void> ApplyWish(const NvmlLibrary& nvml, const ApplyOptions& options,
                        const Invocation& invocation) {
-  const auto wish =
-      options.rollback ? Wish::FromLastChange(options, invocation.state_dir)
-                       : Wish::FromPlan(options);
+  const auto wish = options.rollback ? Wish::FromLastChange(options, invocation.state_dir)
+                                     : Wish::FromPlan(options);
   if (!wish) return Fail(wish.error());
   if (options.dry_run) {
     const auto changes = wish->Match(nvml);
@@ -214,8 +213,8 @@ void Run(const ApplyOptions& options, Invocation& invocation) {
   if (auto sound = CheckOptions(options); !sound) return Complain(invocation, sound.error());
   auto nvml = NvmlLibrary::Open(invocation.nvml);
   if (!nvml) return Complain(invocation, nvml.error());
-  const auto done = options.recover ? RecoverChange(**nvml, invocation)
-                                    : ApplyWish(**nvml, options, invocation);
+  const auto done =
+      options.recover ? RecoverChange(**nvml, invocation) : ApplyWish(**nvml, options, invocation);
   if (!done) Complain(invocation, done.error());
 }
 
@@ -237,8 +236,7 @@ void AddApplyCommand(CLI::App& app, Invocation& invocation) {
   CLI::App* const command =
       app.add_subcommand("apply", "Change this node's MIG layout to a plan's, step by step");
   const auto options = std::make_shared<ApplyOptions>();
-  command->add_option("PLAN", options->plan, "Plan file; - is standard input")
-      ->type_name("FILE");
+  command->add_option("PLAN", options->plan, "Plan file; - is standard input")->type_name("FILE");
   command->add_option("--gpu", options->gpu, "Only this GPU of the plan, by index or UUID")
       ->type_name("GPU");
   command->add_flag("--dry-run", options->dry_run, "Show the steps and change nothing");

@@ -46,16 +46,6 @@ std::vector<gpu::StripCell> CellsAfter(const GpuChange& change) {
   return cells;
 }
 
-void PrintStrip(const char* title, const std::string& strip) {
-  std::size_t begin = 0;
-  while (begin <= strip.size()) {
-    const std::size_t end = std::min(strip.find('\n', begin), strip.size());
-    fmt::print("  {:<7} {}\n", title, strip.substr(begin, end - begin));
-    title = "";
-    begin = end + 1;
-  }
-}
-
 json InstancesJson(const GpuTarget& target) {
   json array = json::array();
   for (const InstanceTarget& t : target.instances) {
@@ -91,18 +81,18 @@ void PrintChanges(const std::vector<GpuChange>& changes, gpu::Ink ink) {
     const int scale = std::max(gpu::StripScale(change.now.model, before),
                                gpu::StripScale(change.now.model, after));
     if (change.now.mig_enabled) {
-      PrintStrip("now", gpu::DrawStrip(change.now.model, before, scale, ink));
+      PrintStrip("  now   ", gpu::DrawStrip(change.now.model, before, scale, ink));
     } else {
-      fmt::print("  {:<7} whole, MIG disabled\n", "now");
+      fmt::print("  now   whole, MIG disabled\n");
     }
     if (change.steps.empty()) {
       fmt::print("  Nothing to do: this GPU is as planned.\n");
       continue;
     }
     if (change.after.mig) {
-      PrintStrip("then", gpu::DrawStrip(change.now.model, after, scale, ink));
+      PrintStrip("  then  ", gpu::DrawStrip(change.now.model, after, scale, ink));
     } else {
-      fmt::print("  {:<7} whole, MIG disabled\n", "then");
+      fmt::print("  then  whole, MIG disabled\n");
     }
     for (const Step& step : change.steps) {
       fmt::print("  {:>2}. {:<26} {}\n", ++number, device::Describe(step), step.effect);

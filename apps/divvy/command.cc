@@ -26,4 +26,11 @@ void Complain(Invocation& invocation, const Error& error) {
   invocation.status = usage ? ExitStatus::kUsage : ExitStatus::kFailed;
 }
 
+void PrintStrip(std::string_view margin, std::string_view strip) {
+  const std::size_t line = strip.find('\n');
+  fmt::print("{}{}\n", margin, strip.substr(0, line));
+  if (line == std::string_view::npos) return;
+  fmt::print("{:{}}{}\n", "", margin.size(), strip.substr(line + 1));
+}
+
 }  // namespace divvy::app

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "gpu/strip.h"
@@ -33,6 +34,10 @@ void AddOutputOption(CLI::App& command, OutputFormat& format);
 // Writes "divvy: MESSAGE" to standard error and sets the exit status that fits
 // the error's code.
 void Complain(Invocation& invocation, const Error& error);
+
+// Prints a strip, which may have a line of labels below, with `margin` before its
+// first line and as many blanks before the second.
+void PrintStrip(std::string_view margin, std::string_view strip);
 
 // Each adds one command to `app`; running it sets `invocation.status`. Both
 // outlive the parse.

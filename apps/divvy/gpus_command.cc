@@ -106,10 +106,9 @@ void PrintGpu(const GpuState& gpu, const Invocation& invocation) {
   fmt::print("  {}, memory {} used of {}", MigMode(gpu), Gib(gpu.memory_used_bytes),
              Gib(gpu.memory_total_bytes));
   if (!gpu.mig_enabled || !gpu.processes.empty()) {
-    fmt::print(", processes: {}",
-               gpu.processes.empty() && gpu.processes_known
-                   ? "none"
-                   : Describe(gpu.processes, gpu.processes_known));
+    fmt::print(", processes: {}", gpu.processes.empty() && gpu.processes_known
+                                      ? "none"
+                                      : Describe(gpu.processes, gpu.processes_known));
   }
   fmt::print("\n");
   if (gpu.mig_enabled && !gpu.model.profiles.empty()) {
@@ -117,14 +116,8 @@ void PrintGpu(const GpuState& gpu, const Invocation& invocation) {
     for (const GpuInstanceState& state : gpu.instances) {
       cells.push_back({state.instance, state.busy() ? "busy" : ""});
     }
-    const std::string strip =
-        gpu::DrawStrip(gpu.model, cells, gpu::StripScale(gpu.model, cells), invocation.ink);
-    std::size_t begin = 0;
-    while (begin <= strip.size()) {
-      const std::size_t end = std::min(strip.find('\n', begin), strip.size());
-      fmt::print("  {}\n", strip.substr(begin, end - begin));
-      begin = end + 1;
-    }
+    const int scale = gpu::StripScale(gpu.model, cells);
+    PrintStrip("  ", gpu::DrawStrip(gpu.model, cells, scale, invocation.ink));
     PrintInstances(gpu);
     PrintFree(gpu);
   }

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
 
 #include "command.h"
 #include "device/journal.h"
@@ -60,4 +61,14 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace divvy::app
 
-int main(int argc, char** argv) { return divvy::app::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const auto failed = static_cast<int>(divvy::app::ExitStatus::kFailed);
+  try {
+    const int status = divvy::app::Main(argc, argv);
+    if (std::fflush(stdout) == 0) return status;
+  } catch (const std::system_error&) {
+    // fmt's way to say that standard output is full or closed.
+  }
+  std::perror("divvy: cannot write to standard output");
+  return failed;
+}

@@ -58,10 +58,10 @@ std::string Uuids(const GpuInstanceState& state) {
 Result<void> CheckNothingRuns(const GpuState& now) {
   for (const GpuInstanceState& state : now.instances) {
     if (state.busy()) {
-      return Fail(ErrorCode::kFailedPrecondition,
-                  fmt::format("GPU {}: its MIG mode cannot change while {} runs on {}", now.index,
-                              ProcessList(state.processes),
-                              gpu::Describe(now.model, state.instance)));
+      return Fail(
+          ErrorCode::kFailedPrecondition,
+          fmt::format("GPU {}: its MIG mode cannot change while {} runs on {}", now.index,
+                      ProcessList(state.processes), gpu::Describe(now.model, state.instance)));
     }
   }
   if (!now.processes.empty() || !now.processes_known) {
@@ -82,7 +82,7 @@ class StepList {
                       .gpu_uuid = now_.uuid,
                       .gpu_index = now_.index,
                       .effect = effective ? "resets the GPU, which nothing uses"
-                                            : "takes back a pending change; disturbs nobody"});
+                                          : "takes back a pending change; disturbs nobody"});
   }
 
   void Destroy(const GpuInstanceState& state) {
@@ -138,8 +138,8 @@ Result<void> AddCompletions(const GpuState& now, const GpuTarget& target, StepLi
     if (t == nullptr || ComputeMatches(state, *t)) continue;
     const auto have = SpecsOf(state);
     const bool loses = t->compute && !std::ranges::all_of(have, [&](const ComputeSpec& spec) {
-      return std::ranges::find(*t->compute, spec) != t->compute->end();
-    });
+                         return std::ranges::find(*t->compute, spec) != t->compute->end();
+                       });
     if (loses && state.busy()) {
       return Fail(ErrorCode::kFailedPrecondition,
                   fmt::format("GPU {}: the compute instances of {} cannot change while {} runs "
@@ -234,8 +234,7 @@ Result<std::vector<Step>> StepsTowards(const GpuState& now, const GpuTarget& tar
     if (step.kind == gpu::TransitionStep::Kind::kDestroy) {
       steps.Destroy(*std::ranges::find(now.instances, step.instance, &GpuInstanceState::instance));
     } else {
-      steps.Create(
-          *FindTarget(target, start, now.model.profile(step.instance.profile).nvml_id));
+      steps.Create(*FindTarget(target, start, now.model.profile(step.instance.profile).nvml_id));
     }
   }
   return steps.Take();

@@ -65,10 +65,8 @@ Result<void> WriteAll(int fd, const std::string& text, const std::string& path) 
 json ToJson(const GpuTarget& target) {
   json instances = json::array();
   for (const InstanceTarget& t : target.instances) {
-    json instance = {{"profile_id", t.profile_id},
-                     {"profile", t.profile},
-                     {"start", t.start},
-                     {"size", t.size}};
+    json instance = {
+        {"profile_id", t.profile_id}, {"profile", t.profile}, {"start", t.start}, {"size", t.size}};
     if (t.compute) {
       instance["compute"] = json::array();
       for (const ComputeSpec& c : *t.compute) {
@@ -142,8 +140,7 @@ Result<JournalRecord> Parse(const std::string& path, const std::string& text) {
       }
       if (line.contains("begin")) ++record.steps_begun;
       if (line.contains("outcome")) {
-        record.outcome =
-            line.at("outcome") == kApplied ? Outcome::kApplied : Outcome::kRolledBack;
+        record.outcome = line.at("outcome") == kApplied ? Outcome::kApplied : Outcome::kRolledBack;
       }
     }
   } catch (const json::exception& error) {
@@ -272,8 +269,7 @@ Result<void> Journal::Append(const std::string& line) {
 
 Result<void> Journal::BeginStep(const Step& step) {
   ++steps_;
-  return Append(
-      json{{"begin", steps_}, {"gpu", step.gpu_uuid}, {"step", Describe(step)}}.dump());
+  return Append(json{{"begin", steps_}, {"gpu", step.gpu_uuid}, {"step", Describe(step)}}.dump());
 }
 
 Result<void> Journal::EndStep() { return Append(json{{"end", steps_}}.dump()); }

@@ -26,7 +26,7 @@ enum class Outcome { kApplied, kRolledBack };
 // What the state directory knows about a change.
 struct JournalRecord {
   Change change;
-  std::string started;             // Local time, for people.
+  std::string started;  // Local time, for people.
   int steps_begun = 0;
   std::optional<Outcome> outcome;  // Nothing while it is unfinished.
 };

@@ -131,7 +131,9 @@ TEST_F(JournalTest, OnlyOneProcessHoldsTheLock) {
 }
 
 TEST_F(JournalTest, TheLockIsFreeAgainAfterwards) {
-  { ASSERT_TRUE(ChangeLock::Acquire(dir_)); }
+  {
+    ASSERT_TRUE(ChangeLock::Acquire(dir_));
+  }
   EXPECT_TRUE(ChangeLock::Acquire(dir_));
 }
 

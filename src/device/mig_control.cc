@@ -15,8 +15,8 @@ Result<nvml::Device> Handle(const NvmlFunctions& f, const Step& step) {
   nvml::Device device = nullptr;
   if (const Return code = f.nvmlDeviceGetHandleByUUID(step.gpu_uuid.c_str(), &device);
       code != nvml::kSuccess) {
-    return Fail(NvmlError(code, fmt::format("opening GPU {}", step.gpu_uuid),
-                          "nvmlDeviceGetHandleByUUID"));
+    return Fail(
+        NvmlError(code, fmt::format("opening GPU {}", step.gpu_uuid), "nvmlDeviceGetHandleByUUID"));
   }
   return device;
 }
@@ -27,8 +27,8 @@ Result<nvml::Device> Handle(const NvmlFunctions& f, const Step& step) {
 Result<std::string> SetMigMode(const NvmlFunctions& f, const Step& step, bool enable) {
   auto device = Handle(f, step);
   if (!device) return Fail(device.error());
-  const std::string doing = fmt::format("{} MIG mode of GPU {}", enable ? "enabling" : "disabling",
-                                        step.gpu_index);
+  const std::string doing =
+      fmt::format("{} MIG mode of GPU {}", enable ? "enabling" : "disabling", step.gpu_index);
   if (f.nvmlDeviceSetMigMode == nullptr) {
     return Fail(NvmlError(nvml::kFunctionNotFound, doing, "nvmlDeviceSetMigMode"));
   }
@@ -122,8 +122,8 @@ Result<void> SetUpCompute(const NvmlFunctions& f, nvml::GpuInstance instance,
     nvml::ComputeInstance compute = nullptr;
     if (const Return code = f.nvmlGpuInstanceCreateComputeInstance(instance, *profile, &compute);
         code != nvml::kSuccess) {
-      return Fail(NvmlError(code, "creating its compute instance",
-                            "nvmlGpuInstanceCreateComputeInstance"));
+      return Fail(
+          NvmlError(code, "creating its compute instance", "nvmlGpuInstanceCreateComputeInstance"));
     }
     return {};
   }
@@ -153,14 +153,14 @@ Error ExplainRefusal(const NvmlLibrary& nvml, const Step& step, Return code) {
   if (!profile) return error;
   const auto slices = gpu::SlicesOf(now->model.profile(*profile), step.instance.start);
   for (const GpuInstanceState& other : now->instances) {
-    if ((slices & gpu::SlicesOf(now->model.profile(other.instance.profile),
-                                other.instance.start)) == 0) {
+    if ((slices &
+         gpu::SlicesOf(now->model.profile(other.instance.profile), other.instance.start)) == 0) {
       continue;
     }
-    error.message += other.instance == gpu::MigInstance{step.instance.start, *profile}
-                         ? ": somebody else has just created it"
-                         : fmt::format(": {} is in its place",
-                                       gpu::Describe(now->model, other.instance));
+    error.message +=
+        other.instance == gpu::MigInstance{step.instance.start, *profile}
+            ? ": somebody else has just created it"
+            : fmt::format(": {} is in its place", gpu::Describe(now->model, other.instance));
     return error;
   }
   error.message += ": its slices are free, so the driver lacks something else for it";
@@ -179,9 +179,9 @@ Result<std::string> ReadBack(const NvmlLibrary& nvml, const Step& step,
   const bool bare = step.instance.compute && step.instance.compute->empty();
   if (uuids.empty() && bare) return "without compute instance, as it was";
   if (uuids.empty() || static_cast<int>(reading->placement.start) != step.instance.start) {
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("{}: NVML reported success, but the instance is not there",
-                            Describe(step)));
+    return Fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{}: NVML reported success, but the instance is not there", Describe(step)));
   }
   return uuids;
 }
@@ -258,8 +258,8 @@ Result<std::string> Destroy(const NvmlLibrary& nvml, const Step& step) {
 Result<std::string> Complete(const NvmlLibrary& nvml, const Step& step) {
   auto instance = Reopen(nvml, step);
   if (!instance) return Fail(instance.error());
-  if (auto made = SetUpCompute(nvml.functions(), instance->handle, instance->state.compute,
-                               step.instance);
+  if (auto made =
+          SetUpCompute(nvml.functions(), instance->handle, instance->state.compute, step.instance);
       !made) {
     return Fail({made.error().code, fmt::format("{}: {}", Describe(step), made.error().message)});
   }

@@ -78,8 +78,7 @@ ProcessReading ReadProcesses(const NvmlFunctions& f, nvml::Device device) {
 Result<ComputeInstanceState> ReadCompute(const NvmlFunctions& f, nvml::ComputeInstance compute,
                                          InstanceReading& parent) {
   nvml::ComputeInstanceInfo info{};
-  if (const Return code = f.nvmlComputeInstanceGetInfo_v2(compute, &info);
-      code != nvml::kSuccess) {
+  if (const Return code = f.nvmlComputeInstanceGetInfo_v2(compute, &info); code != nvml::kSuccess) {
     return Fail(NvmlError(code, "reading a compute instance", "nvmlComputeInstanceGetInfo_v2"));
   }
   ComputeInstanceState state{
@@ -218,8 +217,7 @@ Result<GpuState> ReadDevice(const NvmlLibrary& nvml, nvml::Device device) {
   const gpu::GpuModel* const known = gpu::FindGpuModelByPciId(gpu.pci_device_id);
   gpu.model.name = known != nullptr ? known->name : gpu.name;
   if (gpu.mig_capable) {
-    auto reading =
-        ReadProfiles(nvml, device, gpu.name, gpu.pci_device_id, gpu.memory_total_bytes);
+    auto reading = ReadProfiles(nvml, device, gpu.name, gpu.pci_device_id, gpu.memory_total_bytes);
     if (!reading) return Fail(reading.error());
     gpu.model = std::move(reading->model);
     gpu.warnings = std::move(reading->warnings);
@@ -271,8 +269,7 @@ Result<GpuState> ReadGpu(const NvmlLibrary& nvml, const std::string& uuid) {
   nvml::Device device = nullptr;
   if (const Return code = nvml.functions().nvmlDeviceGetHandleByUUID(uuid.c_str(), &device);
       code != nvml::kSuccess) {
-    return Fail(
-        NvmlError(code, fmt::format("opening GPU {}", uuid), "nvmlDeviceGetHandleByUUID"));
+    return Fail(NvmlError(code, fmt::format("opening GPU {}", uuid), "nvmlDeviceGetHandleByUUID"));
   }
   return ReadDevice(nvml, device);
 }
@@ -301,8 +298,8 @@ Result<InstanceReading> ReadInstance(const NvmlLibrary& nvml, nvml::GpuInstance 
     // A GPU instance has at most as many compute instances as compute slices.
     std::vector<nvml::ComputeInstance> computes(16);
     unsigned count = static_cast<unsigned>(computes.size());
-    if (const Return code = f.nvmlGpuInstanceGetComputeInstances(instance, profile.id,
-                                                                 computes.data(), &count);
+    if (const Return code =
+            f.nvmlGpuInstanceGetComputeInstances(instance, profile.id, computes.data(), &count);
         code != nvml::kSuccess) {
       return Fail(NvmlError(code, fmt::format("listing compute instances of {}", info.id),
                             "nvmlGpuInstanceGetComputeInstances"));

@@ -15,7 +15,7 @@ namespace divvy::device {
 // A process that uses a GPU, as NVML sees it.
 struct GpuProcess {
   unsigned pid;
-  std::string name;                          // Empty when NVML does not say.
+  std::string name;                           // Empty when NVML does not say.
   std::optional<std::uint64_t> memory_bytes;  // Of the GPU.
 
   friend bool operator==(const GpuProcess&, const GpuProcess&) = default;

@@ -133,18 +133,18 @@ Result<std::vector<GpuChange>> MatchPlan(const plan::Plan& plan, std::string_vie
     const GpuState* const now = FindGpu(node, planned.gpu);
     if (now == nullptr) {
       if (only) continue;
-      return Wrong(file_name, planned.line,
-                   fmt::format("this node has no {}; it has {}", plan::Describe(planned.gpu),
-                               node.gpus.size() == 1
-                                   ? std::string("one GPU, 0")
-                                   : fmt::format("{} GPUs, 0 to {}", node.gpus.size(),
-                                                 node.gpus.size() - 1)));
+      return Wrong(
+          file_name, planned.line,
+          fmt::format("this node has no {}; it has {}", plan::Describe(planned.gpu),
+                      node.gpus.size() == 1 ? std::string("one GPU, 0")
+                                            : fmt::format("{} GPUs, 0 to {}", node.gpus.size(),
+                                                          node.gpus.size() - 1)));
     }
     if (only && !Names(*only, *now)) continue;
     if (std::ranges::any_of(changes, [&](const GpuChange& c) { return c.now.uuid == now->uuid; })) {
-      return Wrong(file_name, planned.line,
-                   fmt::format("{} is planned twice, by index and by UUID",
-                               plan::Describe(planned.gpu)));
+      return Wrong(
+          file_name, planned.line,
+          fmt::format("{} is planned twice, by index and by UUID", plan::Describe(planned.gpu)));
     }
     auto change = MatchGpu(planned, file_name, *now);
     if (!change) return Fail(change.error());

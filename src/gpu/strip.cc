@@ -11,8 +11,6 @@ namespace {
 
 // A border on the left and a blank on the right of a name.
 constexpr int kAroundName = 2;
-// Wide enough that an empty GPU still looks like a strip.
-constexpr int kLeastScale = 4;
 
 constexpr std::string_view kReset = "\x1b[0m";
 constexpr std::string_view kDim = "\x1b[2m";
@@ -59,12 +57,13 @@ std::string Paint(const std::string& text, std::string_view colour, Ink ink) {
 }  // namespace
 
 int StripScale(const GpuModel& model, std::span<const StripCell> cells) {
-  int scale = kLeastScale;
-  for (const StripCell& cell : cells) {
-    const MigProfile& profile = model.profile(cell.instance.profile);
+  int scale = 2;
+  const auto fit = [&](const MigProfile& profile) {
     const int columns = static_cast<int>(profile.name.size()) + kAroundName;
     scale = std::max(scale, (columns + profile.memory_slices - 1) / profile.memory_slices);
-  }
+  };
+  for (const ProfileIndex base : model.Select(ProfileSet::kBase)) fit(model.profile(base));
+  for (const StripCell& cell : cells) fit(model.profile(cell.instance.profile));
   return scale;
 }
 

@@ -19,7 +19,8 @@ struct StripCell {
   std::string label;
 };
 
-// Columns that one memory slice needs so that the names of `cells` fit.
+// Columns that one memory slice needs so that the names of `cells` fit, and those
+// of the base profiles: so most strips of one kind of GPU are equally wide.
 [[nodiscard]] int StripScale(const GpuModel& model, std::span<const StripCell> cells);
 
 // One GPU's instances as a strip, a memory slice `scale` columns wide:

@@ -55,13 +55,14 @@ TEST(StripTest, EveryStripOfAScaleIsEquallyWide) {
   }
 }
 
-TEST(StripTest, ScaleIsTheLeastThatShowsEveryName) {
+TEST(StripTest, ScaleShowsEveryNameAndIsMostlyTheSame) {
+  const std::vector<StripCell> wide = {Cell("7g.141gb", 0)};
+  EXPECT_EQ(StripScale(H200(), {}), 9);
+  EXPECT_EQ(StripScale(H200(), wide), 9);
   const std::vector<StripCell> narrow = {Cell("1g.18gb+me", 0), Cell("3g.71gb", 4)};
   EXPECT_EQ(StripScale(H200(), narrow), 12);
-  // Eight slices share the columns of one long name.
-  const std::vector<StripCell> wide = {Cell("7g.141gb", 0)};
-  EXPECT_EQ(StripScale(H200(), wide), 4);
-  EXPECT_EQ(StripScale(H200(), {}), 4);
+  // Three slices share the columns of "1g.24gb".
+  EXPECT_EQ(StripScale(**FindGpuModel("RTX-PRO-6000"), {}), 3);
 }
 
 TEST(StripTest, LabelsStandUnderTheirInstances) {

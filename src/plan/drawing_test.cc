@@ -51,7 +51,7 @@ TEST(DrawingTest, WholeGpuListsWhatSharesIt) {
       "{job: b, mps_share: 40}]}\n");
   EXPECT_EQ(DrawPlan(plan, gpu::Ink::kPlain),
             "GPU 0  A30-24GB  whole\n"
-            "  |whole GPU      |\n"
+            "  |whole GPU                      |\n"
             "   a: 3 processes\n"
             "   b: at most 40%\n"
             "\n"

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -64,10 +65,11 @@ void AppendInstances(std::string& text, const std::vector<PlannedInstance>& inst
   for (auto it = instances.begin(); it != instances.end();) {
     // What the parser allows as a count, so that a plan of absurd size still parses.
     constexpr std::ptrdiff_t kMaxCount = 32;
+    const std::optional<int>& start = it->start;
     auto end = std::next(it);
-    while (!it->start && end != instances.end() && *end == *it && end - it < kMaxCount) ++end;
+    while (!start && end != instances.end() && *end == *it && end - it < kMaxCount) ++end;
     fmt::format_to(out, "      - profile: {}\n", Scalar(it->profile));
-    if (it->start) fmt::format_to(out, "        start: {}\n", *it->start);
+    if (start) fmt::format_to(out, "        start: {}\n", *start);
     if (end - it > 1) fmt::format_to(out, "        count: {}\n", end - it);
     AppendRuns(text, it->runs, 8);
     it = end;

@@ -103,13 +103,16 @@ TEST(ValidateTest, EveryKindOfEngineIsCounted) {
   for (int gpu::Engines::* engine : {&gpu::Engines::decoders, &gpu::Engines::encoders,
                                      &gpu::Engines::jpeg, &gpu::Engines::ofa}) {
     gpu::GpuModel model = **gpu::FindGpuModel("A30-24GB");
-    model.engines = gpu::Engines{};
     for (gpu::MigProfile& profile : model.profiles) profile.engines = gpu::Engines{};
-    model.profiles[0].engines.value().*engine = 1;
+    gpu::Engines one;
+    one.*engine = 1;
+    gpu::Engines two_of_it;
+    two_of_it.*engine = 2;
+    model.profiles[0].engines = one;
     const PlannedGpu two{.gpu = 0, .instances = {{"1g.6gb", 0}, {"1g.6gb", 1}}};
-    (*model.engines).*engine = 1;
+    model.engines = one;
     EXPECT_EQ(ValidateGpu(two, model).size(), 1U);
-    (*model.engines).*engine = 2;
+    model.engines = two_of_it;
     EXPECT_THAT(ValidateGpu(two, model), IsEmpty());
   }
 }
@@ -195,12 +198,14 @@ TEST(ValidateTest, ProblemsPrintLikeACompilersErrors) {
 bool LayoutExists(const gpu::MigLayout& layout, const std::vector<PlannedInstance>& instances,
                   std::size_t next = 0) {
   if (next == instances.size()) return true;
-  const gpu::ProfileIndex profile = *layout.model().FindProfile(instances[next].profile);
-  std::vector<int> starts = layout.model().profile(profile).starts;
-  if (instances[next].start) starts = {*instances[next].start};
+  const PlannedInstance& instance = instances[next];
+  const auto profile = layout.model().FindProfile(instance.profile);
+  if (!profile) return false;
+  std::vector<int> starts = layout.model().profile(*profile).starts;
+  if (instance.start) starts = {*instance.start};
   for (const int start : starts) {
     gpu::MigLayout more = layout;
-    if (more.Place({start, profile}) && LayoutExists(more, instances, next + 1)) return true;
+    if (more.Place({start, *profile}) && LayoutExists(more, instances, next + 1)) return true;
   }
   return false;
 }

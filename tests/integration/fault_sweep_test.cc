@@ -153,11 +153,11 @@ TEST_P(NvmlFaultSweep, LeavesTheOldLayoutOrTheNew) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    EveryCall, NvmlFaultSweep,
-    ::testing::Combine(::testing::ValuesIn(kScenarios),
-                       ::testing::Values("UNKNOWN", "NOT_SUPPORTED", "kill", "kill-after")),
-    SweepName);
+INSTANTIATE_TEST_SUITE_P(EveryCall, NvmlFaultSweep,
+                         ::testing::Combine(::testing::ValuesIn(kScenarios),
+                                            ::testing::Values("UNKNOWN", "NOT_SUPPORTED", "kill",
+                                                              "kill-after")),
+                         SweepName);
 
 class DiskFaultSweep : public ::testing::TestWithParam<SweepParam> {};
 
@@ -183,11 +183,11 @@ TEST_P(DiskFaultSweep, LeavesTheOldLayoutOrTheNew) {
   std::remove(count.c_str());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    EveryCall, DiskFaultSweep,
-    ::testing::Combine(::testing::ValuesIn(kScenarios),
-                       ::testing::Values("error", "kill-before", "kill-after", "torn")),
-    SweepName);
+INSTANTIATE_TEST_SUITE_P(EveryCall, DiskFaultSweep,
+                         ::testing::Combine(::testing::ValuesIn(kScenarios),
+                                            ::testing::Values("error", "kill-before", "kill-after",
+                                                              "torn")),
+                         SweepName);
 
 // A crash while recovering from a crash: any two points in time.
 TEST(DoubleFaultSweep, RecoveryCanBeCutShortToo) {

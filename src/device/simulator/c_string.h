@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <string_view>
 
 #include "device/nvml_abi.h"
@@ -14,7 +12,7 @@ namespace divvy::device::simulator {
 [[nodiscard]] inline nvml::Return CopyOut(std::string_view text, char* buffer, unsigned length) {
   if (buffer == nullptr || length == 0) return nvml::kInvalidArgument;
   if (text.size() >= length) return nvml::kInsufficientSize;
-  std::memcpy(buffer, text.data(), text.size());
+  text.copy(buffer, text.size());
   buffer[text.size()] = '\0';
   return nvml::kSuccess;
 }
@@ -22,9 +20,7 @@ namespace divvy::device::simulator {
 // The like into a field of a struct, cropped to its size.
 template <std::size_t kSize>
 void CopyInto(std::string_view text, char (&field)[kSize]) {
-  const std::size_t size = std::min(text.size(), kSize - 1);
-  std::memcpy(field, text.data(), size);
-  field[size] = '\0';
+  field[text.copy(field, kSize - 1)] = '\0';
 }
 
 }  // namespace divvy::device::simulator

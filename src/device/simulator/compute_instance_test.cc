@@ -59,6 +59,14 @@ TEST_F(ComputeInstanceTest, ProfilesFitTheGpuInstance) {
   EXPECT_EQ(nvml_.ci_profile(parent, k1c, 0, nullptr), nvml::kInvalidArgument);
 }
 
+TEST_F(ComputeInstanceTest, AFourSliceInstanceOffersNoThree) {
+  Start("H200-141GB+mig");
+  nvml::GpuInstance parent = CreateAt(5, 0, 4);
+  nvml::ComputeInstanceProfileInfo info{};
+  EXPECT_EQ(nvml_.ci_profile(parent, k3c, 0, &info), nvml::kNotSupported);
+  EXPECT_EQ(nvml_.ci_profile(parent, k4c, 0, &info), nvml::kSuccess);
+}
+
 TEST_F(ComputeInstanceTest, VersionedProfilesCarryNamesAndCheckTheVersion) {
   Start("H200-141GB+mig");
   nvml::GpuInstance parent = CreateAt(k3g, 4, 4);
@@ -170,7 +178,7 @@ TEST_F(ComputeInstanceTest, EachGetsAUuidOfItsOwn) {
 
 TEST_F(ComputeInstanceTest, OnlyGpuInstancesWithAComputeInstanceAreMigDevices) {
   Start("H200-141GB+mig");
-  CreateAt(k3g, 0, 4);
+  nvml::GpuInstance left = CreateAt(k3g, 0, 4);
   nvml::GpuInstance parent = CreateAt(k3g, 4, 4);
   nvml::Device device = nullptr;
   EXPECT_EQ(nvml_.mig_device_by_index(Gpu0(), 0, &device), nvml::kNotFound);
@@ -182,6 +190,15 @@ TEST_F(ComputeInstanceTest, OnlyGpuInstancesWithAComputeInstanceAreMigDevices) {
   unsigned count = 0;
   ASSERT_EQ(nvml_.max_mig_devices(Gpu0(), &count), nvml::kSuccess);
   EXPECT_EQ(count, 7U);
+
+  // A second one comes first, since its GPU instance has the lower id.
+  nvml::ComputeInstance second = CreateCompute(left, k3c);
+  ASSERT_EQ(nvml_.mig_device_by_index(Gpu0(), 0, &device), nvml::kSuccess);
+  EXPECT_EQ(device, Info(second).device);
+  ASSERT_EQ(nvml_.mig_device_by_index(Gpu0(), 1, &device), nvml::kSuccess);
+  EXPECT_EQ(device, Info(compute).device);
+  ASSERT_EQ(nvml_.index(device, &count), nvml::kSuccess);
+  EXPECT_EQ(count, 1U);
 }
 
 TEST_F(ComputeInstanceTest, AreListedByProfileAndFoundById) {

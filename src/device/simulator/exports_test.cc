@@ -16,9 +16,13 @@ namespace {
 std::vector<std::string> Exports(const std::string& library) {
   std::vector<std::string> names;
   std::FILE* pipe = popen(("nm -D --defined-only --format=posix " + library).c_str(), "r");
+  if (pipe == nullptr) {
+    ADD_FAILURE() << "nm does not start";
+    return names;
+  }
   char name[256];
   char rest[1024];
-  while (pipe != nullptr && std::fscanf(pipe, "%255s%1023[^\n]", name, rest) == 2) {
+  while (std::fscanf(pipe, "%255s%1023[^\n]", name, rest) == 2) {
     names.emplace_back(name);
   }
   EXPECT_EQ(pclose(pipe), 0);

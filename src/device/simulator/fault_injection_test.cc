@@ -170,8 +170,7 @@ TEST_F(FaultInjectionTest, TheCountFileTellsASweepHowFarToGo) {
   EXPECT_EQ(ReadFile(folder_.File("count")), "5\n");
   const State before = Stored();
   for (int call = 1; call <= 5; ++call) {
-    State fresh = before;
-    Store(fresh);
+    Store(before);
     EXPECT_TRUE(Killed(RunUnder("*@" + std::to_string(call) + "=kill", work))) << call;
     EXPECT_EQ(ReadFile(folder_.File("count")), std::to_string(call) + "\n");
   }

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "device/simulator/profiles.h"
 #include "device/simulator/simulator_fixture.h"
@@ -88,16 +91,17 @@ TEST_P(GeometryTest, RandomSequencesAreLegalExactlyWhenMigLayoutSaysSo) {
 
 // No two instances of a legal layout share an id.
 TEST_P(GeometryTest, IdsDoNotCollide) {
-  for (const gpu::MigProfile& a : model().profiles) {
-    for (const gpu::MigProfile& b : model().profiles) {
-      for (const int a_start : a.starts) {
-        for (const int b_start : b.starts) {
-          if (gpu::SlicesOf(a, a_start) & gpu::SlicesOf(b, b_start)) continue;
-          const gpu::MigInstance first{a_start, *model().FindProfile(a.name)};
-          const gpu::MigInstance second{b_start, *model().FindProfile(b.name)};
-          EXPECT_NE(GpuInstanceIdAt(model(), first), GpuInstanceIdAt(model(), second));
-        }
-      }
+  std::vector<gpu::MigInstance> places;
+  for (const gpu::ProfileIndex index : model().Select(gpu::ProfileSet::kAll)) {
+    for (const int start : model().profile(index).starts) places.push_back({start, index});
+  }
+  const auto slices = [&](const gpu::MigInstance& place) {
+    return gpu::SlicesOf(model().profile(place.profile), place.start);
+  };
+  for (const gpu::MigInstance& a : places) {
+    for (const gpu::MigInstance& b : places) {
+      if ((slices(a) & slices(b)) != 0) continue;
+      EXPECT_NE(GpuInstanceIdAt(model(), a), GpuInstanceIdAt(model(), b));
     }
   }
 }

@@ -24,7 +24,6 @@ constexpr std::uint64_t kSerialMask = (std::uint64_t{1} << kGpuShift) - 1;
 
 template <typename Handle>
 Handle Encode(Kind kind, std::size_t gpu, Serial serial) {
-  static_assert(sizeof(Handle) == sizeof(std::uint64_t));
   const std::uint64_t bits = (kMark << kMarkShift) |
                              (static_cast<std::uint64_t>(kind) << kKindShift) |
                              ((gpu & kGpuMask) << kGpuShift) | (serial & kSerialMask);

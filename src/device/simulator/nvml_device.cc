@@ -87,7 +87,7 @@ const gpu::MigProfile& ProfileOf(const Target& target) {
 }
 
 std::string NameOf(const Target& target) {
-  const std::string gpu = fmt::format("NVIDIA {} (simulated)", target.gpu->model->name);
+  std::string gpu = fmt::format("NVIDIA {} (simulated)", target.gpu->model->name);
   if (target.compute_instance == nullptr) return gpu;
   return fmt::format("{} MIG {}", gpu,
                      ComputeProfileName(ProfileOf(target), target.compute_instance->slices));

@@ -33,9 +33,10 @@ ProfileTarget FindProfile(State& state, nvml::Device device, unsigned profile_id
 
 // The like for calls that need MIG mode and its administrator.
 ProfileTarget FindMigProfile(Call& call, nvml::Device device, unsigned profile_id) {
-  if (!FindGpu(call.state(), device)) return {nvml::kInvalidArgument};
+  const auto target = FindGpu(call.state(), device);
+  if (!target) return {nvml::kInvalidArgument};
   if (!call.privileged()) return {nvml::kNoPermission};
-  if (!FindGpu(call.state(), device)->gpu->mig) return {nvml::kNotSupported};
+  if (!target->gpu->mig) return {nvml::kNotSupported};
   return FindProfile(call.state(), device, profile_id);
 }
 

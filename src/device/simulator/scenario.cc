@@ -160,6 +160,7 @@ Result<GpuInstance> CreateWhole(State& state, std::size_t gpu_index, std::string
   const auto index = gpu.model->FindProfile(profile);
   if (!index) {
     std::vector<std::string_view> names;
+    names.reserve(gpu.model->profiles.size());
     for (const gpu::MigProfile& known : gpu.model->profiles) names.push_back(known.name);
     return Fail(ErrorCode::kNotFound, fmt::format("{} has no profile '{}', only {}",
                                                   gpu.model->name, profile, OneOf(names)));

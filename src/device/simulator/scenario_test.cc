@@ -70,9 +70,10 @@ TEST_F(ScenarioTest, ProcessesNeedAPlaceThatExistsAndIsClear) {
   request.memory_mib = 0;
   EXPECT_FALSE(StartProcess(state_, request)->compute_instance);
   state_.gpus[0].processes.clear();
-  const auto profile = FindComputeProfile(state_.gpus[0].model->profile(parent.place.profile), 0);
+  const ComputeProfile profile =
+      ComputeProfilesOf(state_.gpus[0].model->profile(parent.place.profile)).front();
   for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(CreateComputeInstance(state_, state_.gpus[0], parent, *profile, {}).code,
+    ASSERT_EQ(CreateComputeInstance(state_, state_.gpus[0], parent, profile, {}).code,
               nvml::kSuccess);
   }
   EXPECT_EQ(StartProcess(state_, request).error().code, ErrorCode::kInvalidArgument);

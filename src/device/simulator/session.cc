@@ -34,7 +34,7 @@ struct Session {
   std::mutex mutex;  // Guards the rest.
   int init_count = 0;
   Options options;
-  std::optional<StateStore> store;
+  StateStore store{std::string()};  // Nameless until the first nvmlInit.
   FaultRules environment_rules;
   FaultRules state_rules;
   std::string state_rules_text;
@@ -116,15 +116,15 @@ FaultEffect ApplyFaults(Session& session, const State& state, const char* functi
 
 // Reads the state file, or makes it when there is none.
 Result<State> OpenState(Session& session) {
-  const StateLock lock(session.store->path());
-  auto state = session.store->Read();
+  const StateLock lock(session.store.path());
+  auto state = session.store.Read();
   if (!state && state.error().code == ErrorCode::kNotFound && !session.options.gpus.empty()) {
     auto fresh = ParseGpuSpec(session.options.gpus);
     if (!fresh) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("DIVVY_NVML_SIM_GPUS: {}", fresh.error().message));
     }
-    state = session.store->Write(std::move(*fresh));
+    state = session.store.Write(std::move(*fresh));
   }
   if (!state) return Fail(state.error());
   return **state;
@@ -150,7 +150,7 @@ Result<State> FirstInitialise(Session& session) {
     }
     session.environment_rules = std::move(*rules);
   }
-  session.store.emplace(session.options.state_path);
+  session.store = StateStore(session.options.state_path);
   auto state = OpenState(session);
   if (!state && state.error().code == ErrorCode::kNotFound) {
     return Fail(
@@ -232,8 +232,8 @@ Call::Call(const char* function) : function_(function), process_lock_(TheSession
 
 void Call::Refresh() {
   Session& session = TheSession();
-  file_lock_.emplace(session.store->path());
-  const auto state = session.store->Read();
+  file_lock_.emplace(session.store.path());
+  const auto state = session.store.Read();
   readable_ = state.has_value();
   if (state) {
     state_ = **state;
@@ -246,7 +246,7 @@ void Call::Refresh() {
 
 bool Call::privileged() const {
   const Session& session = TheSession();
-  return session.options.privileged && session.store->Writable();
+  return session.options.privileged && session.store.Writable();
 }
 
 void Call::Die() { KillSelf(); }
@@ -255,7 +255,7 @@ nvml::Return Call::CommitChange(nvml::Return code, const ChangeRecord& record) {
   if (!entered_) return code;
   Session& session = TheSession();
   if (code == nvml::kSuccess) {
-    if (const auto written = session.store->Write(std::move(state_)); !written) {
+    if (const auto written = session.store.Write(std::move(state_)); !written) {
       Complain(written.error().message);
       code = nvml::kUnknown;
     }
@@ -278,7 +278,7 @@ void Call::Log(const ChangeRecord& record, const std::string& result) const {
       show(record.gpu), show(record.gpu_instance), show(record.compute_instance),
       show(record.profile), show(record.start), record.detail.empty() ? "" : " ", record.detail,
       result, effect_.error ? " injected" : "");
-  const std::string path = session.store->path() + ".log";
+  const std::string path = session.store.path() + ".log";
   const FileDescriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!fd.valid() || write(fd.get(), line.data(), line.size()) < 0) {
     Complain(fmt::format("cannot write {}", path));

@@ -369,7 +369,7 @@ Result<State> ParseState(std::string_view text) {
   }
   Reader reader;
   State state = ReadState(reader, json);
-  if (reader.problem()) return Fail(ErrorCode::kInvalidArgument, *reader.problem());
+  if (const auto& problem = reader.problem()) return Fail(ErrorCode::kInvalidArgument, *problem);
   return state;
 }
 

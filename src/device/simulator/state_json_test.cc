@@ -80,7 +80,7 @@ TEST(StateJsonTest, DamageIsNamed) {
 
 TEST(StateJsonTest, OverlapsAreRefused) {
   State state = Example();
-  state.gpus[0].instances.push_back({13, 9, {6, *state.gpus[0].model->FindProfile("1g.18gb")}, {}});
+  state.gpus[0].instances.push_back({13, 9, {6, gpu::ProfileIndex{0}}, {}});
   state.next_serial = 10;
   const auto read = ParseState(FormatState(state));
   ASSERT_FALSE(read);

@@ -61,14 +61,14 @@ StateStore::StateStore(std::string path) : path_(std::move(path)) {}
 
 bool StateStore::IsCurrent() const {
   struct stat now{};
-  if (!state_ || stat(path_.c_str(), &now) != 0) return false;
+  if (stat(path_.c_str(), &now) != 0) return false;
   return now.st_dev == read_at_.st_dev && now.st_ino == read_at_.st_ino &&
          now.st_size == read_at_.st_size && now.st_mtim.tv_sec == read_at_.st_mtim.tv_sec &&
          now.st_mtim.tv_nsec == read_at_.st_mtim.tv_nsec;
 }
 
 Result<State*> StateStore::Read() {
-  if (IsCurrent()) return &*state_;
+  if (state_ && IsCurrent()) return &*state_;
   state_.reset();
   FileDescriptor fd(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid() && errno == ENOENT) {
