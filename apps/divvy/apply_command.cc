@@ -134,12 +134,7 @@ Result<void> ApplyUnderLock(const NvmlLibrary& nvml, const Wish& wish, const App
   // Before anything is shown: what a crash left behind must be settled first.
   const auto unfinished = device::ReadUnfinished(invocation.state_dir);
   if (!unfinished) return Fail(unfinished.error());
-  if (*unfinished) {
-    return Fail(ErrorCode::kFailedPrecondition,
-                fmt::format("the change to {} begun at {} is unfinished; run 'divvy apply "
-                            "--recover' first",
-                            (*unfinished)->change.plan, (*unfinished)->started));
-  }
+  if (*unfinished) return Fail(device::UnfinishedError(**unfinished));
   const auto shown = wish.Match(nvml);
   if (!shown) return Fail(shown.error());
   Show(*shown, options, invocation);

@@ -18,10 +18,7 @@ void WarnOfUnfinishedChange(const Invocation& invocation) {
   const auto record = device::ReadUnfinished(invocation.state_dir);
   if (!record || !*record) return;
   std::fflush(stdout);
-  fmt::print(stderr,
-             "divvy: warning: the change to {} begun at {} is unfinished; run 'divvy apply "
-             "--recover'\n",
-             (*record)->change.plan, (*record)->started);
+  fmt::print(stderr, "divvy: warning: {}\n", device::UnfinishedError(**record).message);
 }
 
 int Main(int argc, char** argv) {
@@ -44,6 +41,7 @@ int Main(int argc, char** argv) {
       ->envname("DIVVY_STATE_DIR")
       ->capture_default_str();
   AddGpusCommand(app, invocation);
+  AddFitCommand(app, invocation);
   AddLayoutsCommand(app, invocation);
   AddPlanCommand(app, invocation);
   AddApplyCommand(app, invocation);

@@ -24,8 +24,8 @@ bool ComputeMatches(const GpuInstanceState& state, const InstanceTarget& target)
 
 InstanceTarget TargetOf(const gpu::GpuModel& model, const GpuInstanceState& state) {
   const gpu::MigProfile& profile = model.profile(state.instance.profile);
-  return {profile.nvml_id, profile.name, state.instance.start, profile.memory_slices,
-          SpecsOf(state)};
+  return {profile.nvml_id,       profile.name,           state.instance.start,
+          profile.memory_slices, profile.compute_slices, SpecsOf(state)};
 }
 
 const InstanceTarget* FindTarget(const GpuTarget& target, int start, int profile_id) {

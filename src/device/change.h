@@ -17,6 +17,7 @@ struct InstanceTarget {
   std::string profile;  // Its name, for people.
   int start;            // In memory slices, as is the size.
   int size;
+  int compute_slices;
   // Its compute instances, by start; nothing said means one that fills it, or
   // whatever is there already.
   std::optional<std::vector<ComputeSpec>> compute;

@@ -41,7 +41,8 @@ GpuTarget Target(const std::vector<std::pair<std::string, int>>& instances) {
   GpuTarget target{"GPU-test", true, {}};
   for (const auto& [profile, start] : instances) {
     const gpu::MigProfile& p = Profile(profile);
-    target.instances.push_back({p.nvml_id, profile, start, p.memory_slices, std::nullopt});
+    target.instances.push_back(
+        {p.nvml_id, profile, start, p.memory_slices, p.compute_slices, std::nullopt});
   }
   return target;
 }

@@ -65,8 +65,11 @@ Result<void> WriteAll(int fd, const std::string& text, const std::string& path) 
 json ToJson(const GpuTarget& target) {
   json instances = json::array();
   for (const InstanceTarget& t : target.instances) {
-    json instance = {
-        {"profile_id", t.profile_id}, {"profile", t.profile}, {"start", t.start}, {"size", t.size}};
+    json instance = {{"profile_id", t.profile_id},
+                     {"profile", t.profile},
+                     {"start", t.start},
+                     {"size", t.size},
+                     {"compute_slices", t.compute_slices}};
     if (t.compute) {
       instance["compute"] = json::array();
       for (const ComputeSpec& c : *t.compute) {
@@ -83,9 +86,12 @@ json ToJson(const GpuTarget& target) {
 GpuTarget TargetFromJson(const json& j) {
   GpuTarget target{j.at("uuid").get<std::string>(), j.at("mig").get<bool>(), {}};
   for (const json& instance : j.at("instances")) {
-    InstanceTarget t{instance.at("profile_id").get<int>(),
-                     instance.at("profile").get<std::string>(), instance.at("start").get<int>(),
-                     instance.at("size").get<int>(), std::nullopt};
+    InstanceTarget t{.profile_id = instance.at("profile_id").get<int>(),
+                     .profile = instance.at("profile").get<std::string>(),
+                     .start = instance.at("start").get<int>(),
+                     .size = instance.at("size").get<int>(),
+                     .compute_slices = instance.at("compute_slices").get<int>(),
+                     .compute = std::nullopt};
     if (instance.contains("compute")) {
       t.compute.emplace();
       for (const json& c : instance.at("compute")) {
@@ -215,12 +221,7 @@ Result<Journal> Journal::Begin(const std::string& state_dir, const Change& chang
   const std::string path = JournalPath(state_dir);
   auto unfinished = ReadUnfinished(state_dir);
   if (!unfinished) return Fail(unfinished.error());
-  if (*unfinished) {
-    return Fail(ErrorCode::kFailedPrecondition,
-                fmt::format("the change to {} begun at {} is unfinished; run 'divvy apply "
-                            "--recover' first",
-                            (*unfinished)->change.plan, (*unfinished)->started));
-  }
+  if (*unfinished) return Fail(UnfinishedError(**unfinished));
   // Written aside and renamed: a journal that exists is whole.
   const std::string draft = path + ".new";
   const int fd =
@@ -286,6 +287,12 @@ Result<void> Journal::Finish(Outcome outcome) {
 
 Result<std::optional<JournalRecord>> ReadUnfinished(const std::string& state_dir) {
   return ReadRecord(JournalPath(state_dir));
+}
+
+Error UnfinishedError(const JournalRecord& unfinished) {
+  return {ErrorCode::kFailedPrecondition,
+          fmt::format("the change to {} begun at {} is unfinished; run 'divvy apply --recover'",
+                      unfinished.change.plan, unfinished.started)};
 }
 
 Result<std::optional<JournalRecord>> ReadLast(const std::string& state_dir) {

@@ -95,6 +95,9 @@ class Journal {
 // asked by every command. A damaged journal is kUnavailable.
 [[nodiscard]] Result<std::optional<JournalRecord>> ReadUnfinished(const std::string& state_dir);
 
+// The error for those who must wait for it to be settled.
+[[nodiscard]] Error UnfinishedError(const JournalRecord& unfinished);
+
 // The last change that came to an end, or nothing.
 [[nodiscard]] Result<std::optional<JournalRecord>> ReadLast(const std::string& state_dir);
 

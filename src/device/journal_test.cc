@@ -36,14 +36,15 @@ class JournalTest : public ::testing::Test {
 const Step kStep{.kind = Step::Kind::kCreate,
                  .gpu_uuid = "GPU-a",
                  .gpu_index = 0,
-                 .instance = {19, "1g.18gb", 0, 1, std::nullopt},
+                 .instance = {19, "1g.18gb", 0, 1, 1, std::nullopt},
                  .effect = ""};
 
 Change SomeChange() {
-  return {.plan = "plan.yaml",
-          .before = {{"GPU-a", true, {{9, "3g.71gb", 4, 4, {{{0, 0, 1}, {1, 1, 2}}}}}},
-                     {"GPU-b", false, {}}},
-          .after = {{"GPU-a", true, {{19, "1g.18gb", 0, 1, std::nullopt}}}, {"GPU-b", true, {}}}};
+  return {
+      .plan = "plan.yaml",
+      .before = {{"GPU-a", true, {{9, "3g.71gb", 4, 4, 3, {{{0, 0, 1}, {1, 1, 2}}}}}},
+                 {"GPU-b", false, {}}},
+      .after = {{"GPU-a", true, {{19, "1g.18gb", 0, 1, 1, std::nullopt}}}, {"GPU-b", true, {}}}};
 }
 
 TEST_F(JournalTest, NothingIsUnfinishedAtFirst) {

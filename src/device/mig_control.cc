@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 namespace divvy::device {
@@ -68,27 +67,6 @@ Result<void> DestroyCompute(const NvmlFunctions& f, nvml::GpuInstance instance, 
   return {};
 }
 
-// The compute instance profile that fills the GPU instance.
-Result<unsigned> WholeComputeProfile(const NvmlFunctions& f, nvml::GpuInstance instance) {
-  std::optional<nvml::ComputeInstanceProfileInfo> largest;
-  for (unsigned e = 0; e < nvml::kComputeInstanceProfileCount; ++e) {
-    nvml::ComputeInstanceProfileInfo info{};
-    const Return code = f.nvmlGpuInstanceGetComputeInstanceProfileInfo(
-        instance, e, nvml::kEngineProfileShared, &info);
-    // Profiles that do not fit this instance answer one or the other.
-    if (code == nvml::kNotSupported || code == nvml::kInvalidArgument) continue;
-    if (code != nvml::kSuccess) {
-      return Fail(NvmlError(code, "reading compute instance profiles",
-                            "nvmlGpuInstanceGetComputeInstanceProfileInfo"));
-    }
-    if (!largest || info.sliceCount > largest->sliceCount) largest = info;
-  }
-  if (!largest) {
-    return Fail(ErrorCode::kUnsupported, "NVML lists no compute instance profile for it");
-  }
-  return largest->id;
-}
-
 Result<void> CreateCompute(const NvmlFunctions& f, nvml::GpuInstance instance,
                            const ComputeSpec& spec) {
   nvml::ComputeInstance compute = nullptr;
@@ -112,15 +90,24 @@ Result<void> CreateCompute(const NvmlFunctions& f, nvml::GpuInstance instance,
 }
 
 // Makes the compute instances of `instance` those of `target`, given those there.
-Result<void> SetUpCompute(const NvmlFunctions& f, nvml::GpuInstance instance,
+Result<void> SetUpCompute(const NvmlLibrary& nvml, nvml::GpuInstance instance,
                           const std::vector<ComputeInstanceState>& have,
                           const InstanceTarget& target) {
+  const NvmlFunctions& f = nvml.functions();
   if (!target.compute) {
     if (!have.empty()) return {};
-    auto profile = WholeComputeProfile(f, instance);
-    if (!profile) return Fail(profile.error());
+    const auto profiles = ReadComputeProfiles(nvml, instance);
+    if (!profiles) return Fail(profiles.error());
+    // Of equals, the plain one comes first. A smaller one would waste slices.
+    const auto whole = std::ranges::find(*profiles, static_cast<unsigned>(target.compute_slices),
+                                         &nvml::ComputeInstanceProfileInfo::sliceCount);
+    if (whole == profiles->end()) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("NVML lists no compute instance profile of {} slices for it",
+                              target.compute_slices));
+    }
     nvml::ComputeInstance compute = nullptr;
-    if (const Return code = f.nvmlGpuInstanceCreateComputeInstance(instance, *profile, &compute);
+    if (const Return code = f.nvmlGpuInstanceCreateComputeInstance(instance, whole->id, &compute);
         code != nvml::kSuccess) {
       return Fail(
           NvmlError(code, "creating its compute instance", "nvmlGpuInstanceCreateComputeInstance"));
@@ -202,7 +189,7 @@ Result<std::string> Create(const NvmlLibrary& nvml, const Step& step) {
       code != nvml::kSuccess) {
     return Fail(ExplainRefusal(nvml, step, code));
   }
-  if (auto made = SetUpCompute(f, instance, {}, step.instance); !made) {
+  if (auto made = SetUpCompute(nvml, instance, {}, step.instance); !made) {
     return Fail({made.error().code, fmt::format("{}: {}", Describe(step), made.error().message)});
   }
   return ReadBack(nvml, step, instance);
@@ -258,8 +245,7 @@ Result<std::string> Destroy(const NvmlLibrary& nvml, const Step& step) {
 Result<std::string> Complete(const NvmlLibrary& nvml, const Step& step) {
   auto instance = Reopen(nvml, step);
   if (!instance) return Fail(instance.error());
-  if (auto made =
-          SetUpCompute(nvml.functions(), instance->handle, instance->state.compute, step.instance);
+  if (auto made = SetUpCompute(nvml, instance->handle, instance->state.compute, step.instance);
       !made) {
     return Fail({made.error().code, fmt::format("{}: {}", Describe(step), made.error().message)});
   }

@@ -274,6 +274,25 @@ Result<GpuState> ReadGpu(const NvmlLibrary& nvml, const std::string& uuid) {
   return ReadDevice(nvml, device);
 }
 
+Result<std::vector<nvml::ComputeInstanceProfileInfo>> ReadComputeProfiles(
+    const NvmlLibrary& nvml, nvml::GpuInstance instance) {
+  const NvmlFunctions& f = nvml.functions();
+  std::vector<nvml::ComputeInstanceProfileInfo> profiles;
+  for (unsigned e = 0; e < nvml::kComputeInstanceProfileCount; ++e) {
+    nvml::ComputeInstanceProfileInfo profile{};
+    const Return code = f.nvmlGpuInstanceGetComputeInstanceProfileInfo(
+        instance, e, nvml::kEngineProfileShared, &profile);
+    // Profiles that do not fit this instance answer one or the other.
+    if (code == nvml::kNotSupported || code == nvml::kInvalidArgument) continue;
+    if (code != nvml::kSuccess) {
+      return Fail(NvmlError(code, "reading compute instance profiles",
+                            "nvmlGpuInstanceGetComputeInstanceProfileInfo"));
+    }
+    profiles.push_back(profile);
+  }
+  return profiles;
+}
+
 Result<InstanceReading> ReadInstance(const NvmlLibrary& nvml, nvml::GpuInstance instance) {
   const NvmlFunctions& f = nvml.functions();
   nvml::GpuInstanceInfo info{};
@@ -285,16 +304,9 @@ Result<InstanceReading> ReadInstance(const NvmlLibrary& nvml, nvml::GpuInstance 
                           .placement = info.placement,
                           .compute = {},
                           .processes = {}};
-  for (unsigned e = 0; e < nvml::kComputeInstanceProfileCount; ++e) {
-    nvml::ComputeInstanceProfileInfo profile{};
-    const Return known = f.nvmlGpuInstanceGetComputeInstanceProfileInfo(
-        instance, e, nvml::kEngineProfileShared, &profile);
-    // Profiles that do not fit this instance answer one or the other.
-    if (known == nvml::kNotSupported || known == nvml::kInvalidArgument) continue;
-    if (known != nvml::kSuccess) {
-      return Fail(NvmlError(known, "reading compute instance profiles",
-                            "nvmlGpuInstanceGetComputeInstanceProfileInfo"));
-    }
+  const auto profiles = ReadComputeProfiles(nvml, instance);
+  if (!profiles) return Fail(profiles.error());
+  for (const nvml::ComputeInstanceProfileInfo& profile : *profiles) {
     // A GPU instance has at most as many compute instances as compute slices.
     std::vector<nvml::ComputeInstance> computes(16);
     unsigned count = static_cast<unsigned>(computes.size());

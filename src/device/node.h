@@ -96,6 +96,10 @@ struct NodeState {
 // The same for one GPU. kNotFound when there is none with this UUID.
 [[nodiscard]] Result<GpuState> ReadGpu(const NvmlLibrary& nvml, const std::string& uuid);
 
+// The compute instance profiles that fit a GPU instance, in NVML's order.
+[[nodiscard]] Result<std::vector<nvml::ComputeInstanceProfileInfo>> ReadComputeProfiles(
+    const NvmlLibrary& nvml, nvml::GpuInstance instance);
+
 // Reads one GPU instance, its compute instances and who runs on them.
 [[nodiscard]] Result<InstanceReading> ReadInstance(const NvmlLibrary& nvml,
                                                    nvml::GpuInstance instance);

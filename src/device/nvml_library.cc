@@ -3,8 +3,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <array>
-#include <utility>
+#include <initializer_list>
+
+#include "device/nvml_return_names.h"
 
 namespace divvy::device {
 namespace {
@@ -75,40 +76,6 @@ void FindOptional(void* library, NvmlFunctions& f) {
       f.mps_processes);
 }
 
-constexpr std::array<std::pair<Return, std::string_view>, 31> kNames = {{
-    {nvml::kSuccess, "SUCCESS"},
-    {nvml::kUninitialized, "UNINITIALIZED"},
-    {nvml::kInvalidArgument, "INVALID_ARGUMENT"},
-    {nvml::kNotSupported, "NOT_SUPPORTED"},
-    {nvml::kNoPermission, "NO_PERMISSION"},
-    {nvml::kAlreadyInitialized, "ALREADY_INITIALIZED"},
-    {nvml::kNotFound, "NOT_FOUND"},
-    {nvml::kInsufficientSize, "INSUFFICIENT_SIZE"},
-    {nvml::kInsufficientPower, "INSUFFICIENT_POWER"},
-    {nvml::kDriverNotLoaded, "DRIVER_NOT_LOADED"},
-    {nvml::kTimeout, "TIMEOUT"},
-    {nvml::kIrqIssue, "IRQ_ISSUE"},
-    {nvml::kLibraryNotFound, "LIBRARY_NOT_FOUND"},
-    {nvml::kFunctionNotFound, "FUNCTION_NOT_FOUND"},
-    {nvml::kCorruptedInforom, "CORRUPTED_INFOROM"},
-    {nvml::kGpuIsLost, "GPU_IS_LOST"},
-    {nvml::kResetRequired, "RESET_REQUIRED"},
-    {nvml::kOperatingSystem, "OPERATING_SYSTEM"},
-    {nvml::kLibRmVersionMismatch, "LIB_RM_VERSION_MISMATCH"},
-    {nvml::kInUse, "IN_USE"},
-    {nvml::kMemory, "MEMORY"},
-    {nvml::kNoData, "NO_DATA"},
-    {nvml::kVgpuEccNotSupported, "VGPU_ECC_NOT_SUPPORTED"},
-    {nvml::kInsufficientResources, "INSUFFICIENT_RESOURCES"},
-    {nvml::kFreqNotSupported, "FREQ_NOT_SUPPORTED"},
-    {nvml::kArgumentVersionMismatch, "ARGUMENT_VERSION_MISMATCH"},
-    {nvml::kDeprecated, "DEPRECATED"},
-    {nvml::kNotReady, "NOT_READY"},
-    {nvml::kGpuNotFound, "GPU_NOT_FOUND"},
-    {nvml::kInvalidState, "INVALID_STATE"},
-    {nvml::kUnknown, "UNKNOWN"},
-}};
-
 struct Meaning {
   ErrorCode code;
   std::string_view advice;  // Begins with ": " or is empty.
@@ -169,8 +136,8 @@ NvmlLibrary::~NvmlLibrary() {
 }
 
 std::string_view NameOf(Return code) {
-  for (const auto& [known, name] : kNames) {
-    if (known == code) return name;
+  for (const nvml::ReturnName& row : nvml::kReturnNames) {
+    if (row.code == code) return row.name;
   }
   return "an error NVML does not document";
 }

@@ -94,8 +94,8 @@ GpuTarget TargetOf(const GpuState& now, const gpu::Transition& transition) {
     const auto kept = std::ranges::find_if(present.instances, [&](const InstanceTarget& t) {
       return t.start == instance.start && t.profile_id == profile.nvml_id;
     });
-    InstanceTarget t{profile.nvml_id, profile.name, instance.start, profile.memory_slices,
-                     std::nullopt};
+    InstanceTarget t{profile.nvml_id,       profile.name,           instance.start,
+                     profile.memory_slices, profile.compute_slices, std::nullopt};
     if (kept != present.instances.end() && !kept->compute->empty()) t.compute = kept->compute;
     target.instances.push_back(std::move(t));
   }

@@ -285,6 +285,22 @@ TEST_F(CliTest, BadPlansAreRefusedWithPlaceValueAndWhatWouldBeRight) {
   ExpectRefused("version: 1\ngpus: [{gpu: 3, kind: H200-141GB, instances: []}]\n", "no GPU 3");
 }
 
+TEST_F(CliTest, FitFindsTheFewestMovesThatMakeRoom) {
+  Init("H200-141GB+mig");
+  node_.Sim("create", {"--profile", "1g.18gb", "--start", "1"});
+  node_.Sim("create", {"--profile", "1g.18gb", "--start", "6"});
+  EXPECT_THAT(node_.Divvy({"fit", "2g.35gb"}).out, HasSubstr("now"));
+  const json fits = json::parse(node_.Divvy({"fit", "4g.71gb", "-o", "json"}).out);
+  ASSERT_EQ(fits.at(0).at("moves").size(), 1U);
+  EXPECT_EQ(fits.at(0).at("moves").at(0).at("from"), 1);
+  EXPECT_EQ(fits.at(0).at("start"), 0);
+
+  node_.Sim("start", {"--start", "1", "--pid", "77"});
+  EXPECT_THAT(node_.Divvy({"fit", "4g.71gb"}).out, HasSubstr("no room"));
+  EXPECT_THAT(node_.Divvy({"fit", "4g.71gb", "--drain"}).out, HasSubstr("after moving 1g.18gb"));
+  EXPECT_THAT(node_.Divvy({"fit", "4g.70gb"}).err, HasSubstr("did you mean '4g.71gb'"));
+}
+
 TEST_F(CliTest, PlanFilesThatCannotBeReadAreNamed) {
   Init("H200-141GB+mig");
   EXPECT_THAT(node_.Divvy({"apply", "/no/such/plan.yaml"}).err, HasSubstr("/no/such/plan.yaml"));

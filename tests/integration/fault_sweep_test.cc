@@ -8,6 +8,7 @@
 
 #include <fstream>
 #include <map>
+#include <ostream>
 #include <random>
 #include <sstream>
 #include <string>
@@ -42,12 +43,14 @@ gpus:
 )";
 
 struct Scenario {
-  const char* name;
+  const char* name;  // Also how GoogleTest prints it.
   const char* plan;
   int busy_start;  // On GPU 0.
   int least_steps;
   void (*prepare)(SimulatedNode& node);
 };
+
+void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
 
 void PrepareRecut(SimulatedNode& node) {
   node.Sim("init", {"--gpus", "H200-141GB+mig"});
@@ -111,7 +114,6 @@ class Sweep {
   // Brings the node to a standing layout with --recover and checks it.
   void CheckRecovers(const std::string& what) {
     if (node_.HasJournal()) {
-      EXPECT_THAT(node_.Divvy({"layouts", "A30"}).err, ::testing::HasSubstr("unfinished")) << what;
       const Finished recovered = node_.Divvy({"apply", "--recover"});
       EXPECT_EQ(recovered.exit_status, 0) << what << "\n--recover: " << recovered.err;
     }
@@ -133,7 +135,7 @@ class Sweep {
   int calls_ = 0;
 };
 
-using SweepParam = std::tuple<Scenario, const char*>;
+using SweepParam = std::tuple<Scenario, std::string>;
 
 std::string SweepName(const ::testing::TestParamInfo<SweepParam>& param) {
   std::string name = std::string(std::get<0>(param.param).name) + std::get<1>(param.param);

@@ -16,7 +16,7 @@ namespace divvy::device::simulator {
 // without the prefix, or a number that NVML uses. Nothing if it is neither.
 [[nodiscard]] std::optional<nvml::Return> ParseReturn(std::string_view text);
 
-// What nvmlErrorString answers. Lives as long as the program.
+// What nvmlErrorString answers: the name. Lives as long as the program.
 [[nodiscard]] const char* DescribeReturn(nvml::Return code);
 
 }  // namespace divvy::device::simulator
