@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -40,13 +41,31 @@ struct ApplyOptions {
 // How the journal names a plan: the same from every working directory.
 std::string PlanName(const std::string& path) {
   if (path == "-") return std::string(NameOfInput(path));
-  return std::filesystem::absolute(path).lexically_normal().string();
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
 }
 
 // Where the wanted layout comes from: a plan, or the layout before the last
 // change.
 class Wish {
  public:
+  static Result<Wish> Of(const ApplyOptions& options, const std::string& state_dir) {
+    return options.rollback ? FromLastChange(options, state_dir) : FromPlan(options);
+  }
+
+  const std::string& name() const { return name_; }
+
+  [[nodiscard]] Result<std::vector<GpuChange>> Match(const NvmlLibrary& nvml) const {
+    const auto node = device::ReadNode(nvml);
+    if (!node) return Fail(node.error());
+    return before_.empty() ? device::MatchPlan(plan_, file_, *node, only_)
+                           : device::MatchTargets(before_, *node);
+  }
+
+ private:
+  Wish() = default;
+
   static Result<Wish> FromPlan(const ApplyOptions& options) {
     const auto text = ReadText(options.plan);
     if (!text) return Fail(text.error());
@@ -79,30 +98,12 @@ class Wish {
     return wish;
   }
 
-  const std::string& name() const { return name_; }
-
-  [[nodiscard]] Result<std::vector<GpuChange>> Match(const NvmlLibrary& nvml) const {
-    const auto node = device::ReadNode(nvml);
-    if (!node) return Fail(node.error());
-    return before_.empty() ? device::MatchPlan(plan_, file_, *node, only_)
-                           : device::MatchTargets(before_, *node);
-  }
-
- private:
-  Wish() = default;
-
   std::string name_;  // For the journal.
   std::string file_;  // For messages, as the user wrote it.
   plan::Plan plan_;
   std::optional<std::string> only_;
   std::vector<device::GpuTarget> before_;
 };
-
-int CountSteps(const std::vector<GpuChange>& changes) {
-  int count = 0;
-  for (const GpuChange& change : changes) count += static_cast<int>(change.steps.size());
-  return count;
-}
 
 void Show(const std::vector<GpuChange>& changes, const ApplyOptions& options,
           const Invocation& invocation) {
@@ -127,7 +128,7 @@ Result<void> Confirm(int steps, const ApplyOptions& options, const Invocation& i
   return Fail(ErrorCode::kAborted, "not confirmed; nothing was changed");
 }
 
-Result<void> ApplyUnderLock(const NvmlLibrary& nvml, const Wish& wish, const ApplyOptions& options,
+Result<void> ApplyUnderLock(const NvmlLibrary& nvml, const ApplyOptions& options,
                             const Invocation& invocation) {
   const auto lock = device::ChangeLock::Acquire(invocation.state_dir);
   if (!lock) return Fail(lock.error());
@@ -135,38 +136,37 @@ Result<void> ApplyUnderLock(const NvmlLibrary& nvml, const Wish& wish, const App
   const auto unfinished = device::ReadUnfinished(invocation.state_dir);
   if (!unfinished) return Fail(unfinished.error());
   if (*unfinished) return Fail(device::UnfinishedError(**unfinished));
-  const auto shown = wish.Match(nvml);
+  // The last change is only the last one while nobody else makes another.
+  const auto wish = Wish::Of(options, invocation.state_dir);
+  if (!wish) return Fail(wish.error());
+  const auto shown = wish->Match(nvml);
   if (!shown) return Fail(shown.error());
   Show(*shown, options, invocation);
-  const int steps = CountSteps(*shown);
+  const int steps = device::CountSteps(*shown);
   if (steps == 0) return {};
   if (auto confirmed = Confirm(steps, options, invocation); !confirmed) return confirmed;
   if (!options.yes) {
     // Processes come and go while a person thinks.
-    const auto again = wish.Match(nvml);
+    const auto again = wish->Match(nvml);
     if (!again) return Fail(again.error());
     if (ToJson(*again) != ToJson(*shown)) {
       return Fail(ErrorCode::kAborted, "the node changed meanwhile; look again");
     }
   }
   ApplyProgress progress;
-  auto applied = device::Apply(nvml, *lock, invocation.state_dir, wish.name(), *shown, progress);
-  if (applied) fmt::print(stderr, "divvy: done; the layout was read back and is as wanted\n");
+  auto applied = device::Apply(nvml, *lock, invocation.state_dir, wish->name(), *shown, progress);
+  if (applied) progress.OnDone();
   return applied;
 }
 
-Result<void> ApplyWish(const NvmlLibrary& nvml, const ApplyOptions& options,
-                       const Invocation& invocation) {
-  const auto wish = options.rollback ? Wish::FromLastChange(options, invocation.state_dir)
-                                     : Wish::FromPlan(options);
+Result<void> ShowOnly(const NvmlLibrary& nvml, const ApplyOptions& options,
+                      const Invocation& invocation) {
+  const auto wish = Wish::Of(options, invocation.state_dir);
   if (!wish) return Fail(wish.error());
-  if (options.dry_run) {
-    const auto changes = wish->Match(nvml);
-    if (!changes) return Fail(changes.error());
-    Show(*changes, options, invocation);
-    return {};
-  }
-  return ApplyUnderLock(nvml, *wish, options, invocation);
+  const auto changes = wish->Match(nvml);
+  if (!changes) return Fail(changes.error());
+  Show(*changes, options, invocation);
+  return {};
 }
 
 Result<void> RecoverChange(const NvmlLibrary& nvml, const Invocation& invocation) {
@@ -208,8 +208,9 @@ void Run(const ApplyOptions& options, Invocation& invocation) {
   if (auto sound = CheckOptions(options); !sound) return Complain(invocation, sound.error());
   auto nvml = NvmlLibrary::Open(invocation.nvml);
   if (!nvml) return Complain(invocation, nvml.error());
-  const auto done =
-      options.recover ? RecoverChange(**nvml, invocation) : ApplyWish(**nvml, options, invocation);
+  const auto done = options.recover   ? RecoverChange(**nvml, invocation)
+                    : options.dry_run ? ShowOnly(**nvml, options, invocation)
+                                      : ApplyUnderLock(**nvml, options, invocation);
   if (!done) Complain(invocation, done.error());
 }
 

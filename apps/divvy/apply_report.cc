@@ -20,6 +20,13 @@ using nlohmann::json;
 
 constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
 
+// Progress is a courtesy: a terminal that is gone must not stop a change midway,
+// so a failed write is nobody's business (fmt::print would throw).
+void Tell(const std::string& text) {
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
+}
+
 // A signal handler can reach nothing but a global.
 volatile std::sig_atomic_t signalled = 0;
 
@@ -126,25 +133,29 @@ json ToJson(const std::vector<GpuChange>& changes) {
 ApplyProgress::ApplyProgress() {
   signalled = 0;
   for (const int signal : kSignals) std::signal(signal, OnSignal);
+  // The reader of our messages may go away; the change must not go with it.
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 ApplyProgress::~ApplyProgress() {
   for (const int signal : kSignals) std::signal(signal, SIG_DFL);
+  std::signal(SIGPIPE, SIG_DFL);
 }
 
 void ApplyProgress::OnStepBegins(const Step& step, int number, int count) {
-  fmt::print(stderr, "[{}/{}] GPU {}: {} ... ", number, count, step.gpu_index,
-             device::Describe(step));
-  std::fflush(stderr);
+  Tell(fmt::format("[{}/{}] GPU {}: {} ... ", number, count, step.gpu_index,
+                   device::Describe(step)));
 }
 
 void ApplyProgress::OnStepEnds(const Step& /*step*/, const std::string& outcome) {
-  fmt::print(stderr, "{}\n", outcome);
+  Tell(outcome + "\n");
 }
 
 void ApplyProgress::OnRollback(const std::string& why) {
-  fmt::print(stderr, "\ndivvy: {}; going back\n", why);
+  Tell(fmt::format("\ndivvy: {}; going back\n", why));
 }
+
+void ApplyProgress::OnDone() { Tell("divvy: done; the layout was read back and is as wanted\n"); }
 
 bool ApplyProgress::Cancelled() { return signalled != 0; }
 

@@ -31,6 +31,9 @@ class ApplyProgress : public device::ApplyListener {
   void OnStepEnds(const device::Step& step, const std::string& outcome) override;
   void OnRollback(const std::string& why) override;
   bool Cancelled() override;
+
+  // Says that the change is complete.
+  void OnDone();
 };
 
 }  // namespace divvy::app

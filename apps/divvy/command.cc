@@ -20,7 +20,8 @@ void AddOutputOption(CLI::App& command, OutputFormat& format) {
 
 void Complain(Invocation& invocation, const Error& error) {
   std::fflush(stdout);
-  fmt::print(stderr, "divvy: {}\n", error.message);
+  // Not fmt::print, which throws when nobody can hear it any more.
+  std::fprintf(stderr, "divvy: %s\n", error.message.c_str());
   const bool usage =
       error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kNotFound;
   invocation.status = usage ? ExitStatus::kUsage : ExitStatus::kFailed;

@@ -79,25 +79,41 @@ void PrintInstances(const GpuState& gpu) {
   }
 }
 
-void PrintFree(const GpuState& gpu) {
-  const auto layout = gpu::MigLayout::Of(gpu.model, Instances(gpu));
-  if (!layout) {
-    fmt::print("  The driver shows a layout that its own rules forbid: {}\n",
-               layout.error().message);
-    return;
-  }
-  const gpu::FreeSpace space = gpu::MeasureFreeSpace(*layout);
+void PrintFree(const gpu::MigLayout& layout) {
+  const gpu::FreeSpace space = gpu::MeasureFreeSpace(layout);
   std::string text;
   for (const gpu::ProfileRoom& room : space.rooms) {
     if (room.now == 0) continue;
     if (!text.empty()) text += ", ";
-    text += fmt::format("{}x {} (at {})", room.now, gpu.model.profile(room.profile).name,
+    text += fmt::format("{}x {} (at {})", room.now, layout.model().profile(room.profile).name,
                         fmt::join(room.starts, " "));
   }
   fmt::print("  Free: {}\n", text.empty() ? "nothing more fits" : text);
-  if (space.compute_after_moves > space.compute_now) {
-    fmt::print("  Fragmented: {} compute slices can still be used, {} if instances were moved\n",
-               space.compute_now, space.compute_after_moves);
+  if (space.fragmentation() > 0) {
+    fmt::print(
+        "  Fragmented by {:.0f} %: {} compute slices can still be used, {} if instances "
+        "were moved; see 'divvy fit'\n",
+        100 * space.fragmentation(), space.compute_now, space.compute_after_moves);
+  }
+}
+
+// Instances change while they are read one by one, and drivers err.
+void PrintCut(const GpuState& gpu, const Invocation& invocation) {
+  const auto layout = gpu::MigLayout::Of(gpu.model, Instances(gpu));
+  if (layout) {
+    std::vector<gpu::StripCell> cells;
+    for (const GpuInstanceState& state : gpu.instances) {
+      cells.push_back({state.instance, state.busy() ? "busy" : ""});
+    }
+    const int scale = gpu::StripScale(gpu.model, cells);
+    PrintStrip("  ", gpu::DrawStrip(gpu.model, cells, scale, invocation.ink));
+  }
+  PrintInstances(gpu);
+  if (layout) {
+    PrintFree(*layout);
+  } else {
+    fmt::print("  Note: NVML shows a layout that cannot be ({}); somebody may be changing it\n",
+               layout.error().message);
   }
 }
 
@@ -111,15 +127,8 @@ void PrintGpu(const GpuState& gpu, const Invocation& invocation) {
                                       : Describe(gpu.processes, gpu.processes_known));
   }
   fmt::print("\n");
-  if (gpu.mig_enabled && !gpu.model.profiles.empty()) {
-    std::vector<gpu::StripCell> cells;
-    for (const GpuInstanceState& state : gpu.instances) {
-      cells.push_back({state.instance, state.busy() ? "busy" : ""});
-    }
-    const int scale = gpu::StripScale(gpu.model, cells);
-    PrintStrip("  ", gpu::DrawStrip(gpu.model, cells, scale, invocation.ink));
-    PrintInstances(gpu);
-    PrintFree(gpu);
+  if (gpu.mig_enabled && gpu.instances_known && !gpu.model.profiles.empty()) {
+    PrintCut(gpu, invocation);
   }
   for (const std::string& warning : gpu.warnings) fmt::print("  Note: {}\n", warning);
 }
@@ -182,8 +191,11 @@ json InstancesJson(const GpuState& gpu) {
 }
 
 json ProfilesJson(const GpuState& gpu) {
-  const auto layout = gpu::MigLayout::Of(gpu.model, Instances(gpu));
   json array = json::array();
+  if (gpu.model.profiles.empty()) return array;
+  const auto layout = gpu::MigLayout::Of(gpu.model, Instances(gpu));
+  const auto rooms = layout && gpu.instances_known ? gpu::MeasureFreeSpace(*layout).rooms
+                                                   : std::vector<gpu::ProfileRoom>{};
   for (std::size_t i = 0; i < gpu.model.profiles.size(); ++i) {
     const gpu::MigProfile& p = gpu.model.profiles[i];
     json profile = {{"name", p.name},
@@ -194,7 +206,11 @@ json ProfilesJson(const GpuState& gpu) {
                     {"starts", p.starts}};
     profile["sms"] = p.sms ? json(*p.sms) : json(nullptr);
     profile["memory_mib"] = p.memory_mib ? json(*p.memory_mib) : json(nullptr);
-    if (layout) profile["free_starts"] = layout->FreeStarts(static_cast<gpu::ProfileIndex>(i));
+    if (!rooms.empty()) {
+      profile["free_starts"] = rooms[i].starts;
+      profile["free"] = rooms[i].now;
+      profile["free_after_moves"] = rooms[i].after_moves;
+    }
     array.push_back(std::move(profile));
   }
   return array;
@@ -214,6 +230,7 @@ json ToJson(const NodeState& node) {
                     {"mig_enabled", gpu.mig_enabled},
                     {"mig_pending", gpu.mig_pending},
                     {"instances", InstancesJson(gpu)},
+                    {"instances_known", gpu.instances_known},
                     {"processes", ToJson(gpu.processes)},
                     {"processes_known", gpu.processes_known},
                     {"profiles", ProfilesJson(gpu)},

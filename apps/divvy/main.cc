@@ -1,10 +1,9 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <system_error>
+#include <exception>
 
 #include "command.h"
 #include "device/journal.h"
@@ -13,12 +12,14 @@ namespace divvy::app {
 namespace {
 
 // A change that a crash cut short leaves GPUs half cut; whoever comes along
-// should hear of it. What cannot be read is not warned about.
+// should hear of it. A journal that this user may not read is not warned about.
 void WarnOfUnfinishedChange(const Invocation& invocation) {
   const auto record = device::ReadUnfinished(invocation.state_dir);
-  if (!record || !*record) return;
+  if (record && !*record) return;
+  if (!record && record.error().code == ErrorCode::kPermissionDenied) return;
+  const Error error = record ? device::UnfinishedError(**record) : record.error();
   std::fflush(stdout);
-  fmt::print(stderr, "divvy: warning: {}\n", device::UnfinishedError(**record).message);
+  std::fprintf(stderr, "divvy: warning: %s\n", error.message.c_str());
 }
 
 int Main(int argc, char** argv) {
@@ -52,7 +53,10 @@ int Main(int argc, char** argv) {
     // CLI11 prints help and errors itself; its own codes are not ours.
     return static_cast<int>(app.exit(error) == 0 ? ExitStatus::kOk : ExitStatus::kUsage);
   }
-  if (!app.got_subcommand("apply")) WarnOfUnfinishedChange(invocation);
+  // An apply that failed has said so itself.
+  if (!app.got_subcommand("apply") || invocation.status == ExitStatus::kOk) {
+    WarnOfUnfinishedChange(invocation);
+  }
   return static_cast<int>(invocation.status);
 }
 
@@ -64,9 +68,10 @@ int main(int argc, char** argv) {
   try {
     const int status = divvy::app::Main(argc, argv);
     if (std::fflush(stdout) == 0) return status;
-  } catch (const std::system_error&) {
-    // fmt's way to say that standard output is full or closed.
+    std::perror("divvy: cannot write to standard output");
+  } catch (const std::exception& error) {
+    // We do not throw; fmt does when standard output is full or closed.
+    std::fprintf(stderr, "divvy: %s\n", error.what());
   }
-  std::perror("divvy: cannot write to standard output");
   return failed;
 }

@@ -11,12 +11,6 @@
 namespace divvy::device {
 namespace {
 
-int CountSteps(const std::vector<GpuChange>& changes) {
-  int count = 0;
-  for (const GpuChange& change : changes) count += static_cast<int>(change.steps.size());
-  return count;
-}
-
 // Checks what NVML shows now against what was meant, and that nobody who was
 // busy has lost a device.
 Result<void> Verify(const NvmlLibrary& nvml, const GpuChange& change) {
@@ -39,19 +33,11 @@ Result<void> Verify(const NvmlLibrary& nvml, const GpuChange& change) {
   return {};
 }
 
-// Instances on the GPU that neither layout of the change knows. They are
-// somebody else's; a recovery must not destroy them.
-std::vector<InstanceTarget> Foreign(const GpuState& now, const GpuTarget& a, const GpuTarget& b) {
-  const auto knows = [](const GpuTarget& target, const InstanceTarget& t) {
-    return std::ranges::any_of(target.instances, [&](const InstanceTarget& other) {
-      return other.start == t.start && other.profile_id == t.profile_id;
-    });
-  };
-  std::vector<InstanceTarget> foreign;
-  for (InstanceTarget& t : AsItIs(now).instances) {
-    if (!knows(a, t) && !knows(b, t)) foreign.push_back(std::move(t));
-  }
-  return foreign;
+// True when this change may have made the instance, or found it.
+bool IsOurs(const InstanceTarget& t, const GpuTarget& before, const Journal& journal) {
+  if (FindTarget(before, t.start, t.profile_id) != nullptr) return true;
+  const BegunCreate create{before.uuid, t.profile_id, t.start};
+  return std::ranges::find(journal.begun(), create) != journal.begun().end();
 }
 
 struct WayOut {
@@ -59,18 +45,40 @@ struct WayOut {
   std::vector<Step> steps;
 };
 
-// The steps that bring every GPU to `targets`, others' instances kept.
-Result<std::vector<Step>> StepsToAll(const std::vector<GpuState>& now,
-                                     const std::vector<GpuTarget>& targets,
-                                     const std::vector<GpuTarget>& others) {
+// One of a change's two layouts for one GPU, made to fit what others did there
+// since: what is neither old nor of our making stays, and so do the compute
+// instances of what the change leaves alone.
+Result<GpuTarget> Adapt(const GpuState& now, const GpuTarget& before, const GpuTarget& after,
+                        bool forward, const Journal& journal) {
+  GpuTarget target = forward ? after : before;
+  for (const InstanceTarget& t : AsItIs(now).instances) {
+    const InstanceTarget* const old = FindTarget(before, t.start, t.profile_id);
+    const InstanceTarget* const next = FindTarget(after, t.start, t.profile_id);
+    if (old != nullptr && next != nullptr && old->compute == next->compute && !t.compute->empty()) {
+      std::erase_if(target.instances, [&](const auto& each) { return each.start == t.start; });
+      target.instances.push_back(t);
+    } else if (!IsOurs(t, before, journal) && (!forward || next == nullptr)) {
+      if (!target.mig) {
+        return Fail(ErrorCode::kFailedPrecondition,
+                    fmt::format("GPU {}: {} at {} is somebody else's, so MIG mode cannot be "
+                                "disabled",
+                                now.index, t.profile, t.start));
+      }
+      target.instances.push_back(t);
+    }
+  }
+  std::ranges::sort(target.instances, {}, &InstanceTarget::start);
+  return target;
+}
+
+// The steps that bring every GPU to the new layout (forward) or back to the old.
+Result<std::vector<Step>> StepsToAll(const std::vector<GpuState>& now, const Change& change,
+                                     bool forward, const Journal& journal) {
   std::vector<Step> all;
   for (std::size_t i = 0; i < now.size(); ++i) {
-    GpuTarget target = targets[i];
-    for (InstanceTarget& t : Foreign(now[i], targets[i], others[i])) {
-      target.instances.push_back(std::move(t));
-    }
-    std::ranges::sort(target.instances, {}, &InstanceTarget::start);
-    auto steps = StepsTowards(now[i], target);
+    const auto target = Adapt(now[i], change.before[i], change.after[i], forward, journal);
+    if (!target) return Fail(target.error());
+    auto steps = StepsTowards(now[i], *target);
     if (!steps) return Fail(steps.error());
     std::ranges::move(*steps, std::back_inserter(all));
   }
@@ -82,20 +90,24 @@ Result<std::vector<GpuState>> ReadAll(const NvmlLibrary& nvml,
   std::vector<GpuState> states;
   for (const GpuTarget& target : targets) {
     auto state = ReadGpu(nvml, target.uuid);
-    if (!state) return Fail(state.error());
+    if (!state) {
+      return Fail({state.error().code,
+                   fmt::format("{} (if that GPU is gone for good, check the others with 'divvy "
+                               "gpus' and remove the journal)",
+                               state.error().message)});
+    }
     states.push_back(*std::move(state));
   }
   return states;
 }
 
 // Where to go from an unfinished change.
-Result<WayOut> FindWayOut(const std::vector<GpuState>& now, const Change& change) {
-  bool complete = true;
-  for (std::size_t i = 0; i < now.size(); ++i) complete &= Matches(now[i], change.after[i]);
-  if (complete) return WayOut{Outcome::kApplied, {}};
-  auto back = StepsToAll(now, change.before, change.after);
+Result<WayOut> FindWayOut(const std::vector<GpuState>& now, const Change& change,
+                          const Journal& journal) {
+  auto forward = StepsToAll(now, change, true, journal);
+  if (forward && forward->empty()) return WayOut{Outcome::kApplied, {}};
+  auto back = StepsToAll(now, change, false, journal);
   if (back) return WayOut{Outcome::kRolledBack, *std::move(back)};
-  auto forward = StepsToAll(now, change.after, change.before);
   if (forward) return WayOut{Outcome::kApplied, *std::move(forward)};
   return Fail(ErrorCode::kFailedPrecondition,
               fmt::format("the way back is blocked ({}), and so is the way on ({}); stop what is "
@@ -125,16 +137,14 @@ Result<Outcome> Settle(const NvmlLibrary& nvml, const Change& change, Journal& j
                        ApplyListener& listener) {
   auto now = ReadAll(nvml, change.before);
   if (!now) return Fail(now.error());
-  auto way = FindWayOut(*now, change);
+  auto way = FindWayOut(*now, change, journal);
   if (!way) return Fail(way.error());
   if (auto taken = TakeSteps(nvml, way->steps, journal, listener); !taken) {
     return Fail(taken.error());
   }
   now = ReadAll(nvml, change.before);
   if (!now) return Fail(now.error());
-  const bool applied = way->outcome == Outcome::kApplied;
-  auto left = applied ? StepsToAll(*now, change.after, change.before)
-                      : StepsToAll(*now, change.before, change.after);
+  const auto left = StepsToAll(*now, change, way->outcome == Outcome::kApplied, journal);
   if (!left || !left->empty()) {
     return Fail(ErrorCode::kUnavailable, "NVML does not show the layout that its calls made");
   }
@@ -153,6 +163,10 @@ Result<void> TakeForwardSteps(const NvmlLibrary& nvml, const std::vector<GpuChan
       listener.OnStepBegins(step, ++number, count);
       auto outcome = CarryOut(nvml, step);
       if (!outcome) {
+        const bool refused = step.kind == Step::Kind::kCreate &&
+                             outcome.error().code == ErrorCode::kResourceExhausted;
+        // Unnoted, the worst is that a recovery takes another's instance for ours.
+        if (refused) static_cast<void>(journal.WithdrawStep());
         return Fail({outcome.error().code, fmt::format("step {} of {} failed: {}", number, count,
                                                        outcome.error().message)});
       }

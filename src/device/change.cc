@@ -28,13 +28,6 @@ InstanceTarget TargetOf(const gpu::GpuModel& model, const GpuInstanceState& stat
           profile.memory_slices, profile.compute_slices, SpecsOf(state)};
 }
 
-const InstanceTarget* FindTarget(const GpuTarget& target, int start, int profile_id) {
-  const auto found = std::ranges::find_if(target.instances, [&](const InstanceTarget& t) {
-    return t.start == start && t.profile_id == profile_id;
-  });
-  return found == target.instances.end() ? nullptr : &*found;
-}
-
 std::string ProcessList(const std::vector<GpuProcess>& processes) {
   std::string text;
   for (const GpuProcess& p : processes) {
@@ -96,7 +89,10 @@ class StepList {
   }
 
   void Complete(const GpuInstanceState& state, const InstanceTarget& target) {
-    Add(Step::Kind::kComplete, target, state.id, "the GPU instance stays; disturbs nobody");
+    Add(Step::Kind::kComplete, target, state.id,
+        LosesCompute(state.compute, target)
+            ? fmt::format("the GPU instance stays; replaces {}, which are idle", Uuids(state))
+            : "the GPU instance stays; disturbs nobody");
   }
 
   std::vector<Step> Take() { return std::move(steps_); }
@@ -154,6 +150,20 @@ Result<void> AddCompletions(const GpuState& now, const GpuTarget& target, StepLi
 
 }  // namespace
 
+const InstanceTarget* FindTarget(const GpuTarget& target, int start, int profile_id) {
+  const auto found = std::ranges::find_if(target.instances, [&](const InstanceTarget& t) {
+    return t.start == start && t.profile_id == profile_id;
+  });
+  return found == target.instances.end() ? nullptr : &*found;
+}
+
+bool LosesCompute(const std::vector<ComputeInstanceState>& have, const InstanceTarget& target) {
+  if (!target.compute) return false;
+  return std::ranges::any_of(have, [&](const ComputeInstanceState& compute) {
+    return std::ranges::find(*target.compute, compute.spec) == target.compute->end();
+  });
+}
+
 std::string Describe(const Step& step) {
   switch (step.kind) {
     case Step::Kind::kEnableMig:
@@ -180,7 +190,7 @@ GpuTarget AsItIs(const GpuState& now) {
 }
 
 bool Matches(const GpuState& now, const GpuTarget& target) {
-  if (now.mig_enabled != target.mig || now.mig_pending != target.mig ||
+  if (!now.instances_known || now.mig_enabled != target.mig || now.mig_pending != target.mig ||
       now.instances.size() != target.instances.size()) {
     return false;
   }
@@ -192,6 +202,17 @@ bool Matches(const GpuState& now, const GpuTarget& target) {
 }
 
 Result<std::vector<gpu::PresentInstance>> PresentOf(const GpuState& now) {
+  if (!now.instances_known) {
+    return Fail(ErrorCode::kPermissionDenied,
+                fmt::format("GPU {}: NVML shows its MIG instances to privileged users only: run "
+                            "as root",
+                            now.index));
+  }
+  if (now.model.profiles.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("GPU {}: neither NVML nor the catalogue says what it can be cut into",
+                            now.index));
+  }
   std::vector<gpu::PresentInstance> present;
   gpu::MigLayout layout(now.model);
   for (const GpuInstanceState& state : now.instances) {
@@ -207,6 +228,10 @@ Result<std::vector<gpu::PresentInstance>> PresentOf(const GpuState& now) {
 
 Result<std::vector<Step>> StepsTowards(const GpuState& now, const GpuTarget& target) {
   StepList steps(now);
+  // Whatever the target: steps from a layout that cannot be would be nonsense.
+  if (now.mig_enabled) {
+    if (auto present = PresentOf(now); !present) return Fail(present.error());
+  }
   if (now.mig_enabled != target.mig) {
     if (auto idle = CheckNothingRuns(now); !idle) return Fail(idle.error());
   }

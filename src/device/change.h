@@ -59,11 +59,18 @@ struct Step {
 // The target that leaves a GPU as it is.
 [[nodiscard]] GpuTarget AsItIs(const GpuState& now);
 
+// The target's instance of this profile at this start, or null.
+[[nodiscard]] const InstanceTarget* FindTarget(const GpuTarget& target, int start, int profile_id);
+
+// True when making the compute instances those of `target` would destroy one.
+[[nodiscard]] bool LosesCompute(const std::vector<ComputeInstanceState>& have,
+                                const InstanceTarget& target);
+
 // True when nothing needs to be done.
 [[nodiscard]] bool Matches(const GpuState& now, const GpuTarget& target);
 
 // The GPU's instances as gpu/transition takes them. kUnavailable when NVML
-// reports a layout that cannot be.
+// reports a layout that cannot be, kPermissionDenied when it will not list them.
 [[nodiscard]] Result<std::vector<gpu::PresentInstance>> PresentOf(const GpuState& now);
 
 // The steps from `now` to `target`, in an order that keeps what runs running:

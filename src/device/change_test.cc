@@ -149,6 +149,15 @@ TEST(ChangeTest, ALayoutThatCannotBeIsTheDriversFaultNotOurs) {
   EXPECT_THAT(steps.error().message, HasSubstr("1g.18gb at 5 overlaps 3g.71gb at 4"));
 }
 
+TEST(ChangeTest, AGpuWithoutKnownProfilesIsRefusedNotCrashedOn) {
+  GpuState now = Gpu({});
+  now.model.profiles.clear();
+  now.model.memory_slices = 0;
+  const auto steps = StepsTowards(now, Target({}));
+  ASSERT_FALSE(steps);
+  EXPECT_EQ(steps.error().code, ErrorCode::kUnsupported);
+}
+
 TEST(ChangeTest, ProfileOfAnotherGpuIsTheCallersMistake) {
   GpuTarget target = Target({{"1g.18gb", 0}});
   target.instances[0].profile_id = 12345;

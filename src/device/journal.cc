@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 namespace divvy::device {
@@ -115,9 +116,19 @@ std::string HeaderLine(const Change& change) {
               {"pid", getpid()},
               {"plan", change.plan},
               {"before", std::move(before)},
-              {"after", std::move(after)}}
-             .dump() +
+              {"after", std::move(after)}}  // File names need not be UTF-8.
+             .dump(-1, ' ', false, json::error_handler_t::replace) +
          "\n";
+}
+
+// What a line about a step says about who creates what. Throws as above.
+void NoteStep(const json& line, std::vector<BegunCreate>& begun) {
+  if (line.contains("create")) {
+    const json& create = line.at("create");
+    begun.push_back({line.at("gpu").get<std::string>(), create.at("profile_id").get<int>(),
+                     create.at("start").get<int>()});
+  }
+  if (line.contains("withdrawn") && !begun.empty()) begun.pop_back();
 }
 
 Result<JournalRecord> Parse(const std::string& path, const std::string& text) {
@@ -144,7 +155,7 @@ Result<JournalRecord> Parse(const std::string& path, const std::string& text) {
         for (const json& j : line.at("after")) record.change.after.push_back(TargetFromJson(j));
         continue;
       }
-      if (line.contains("begin")) ++record.steps_begun;
+      NoteStep(line, record.begun);
       if (line.contains("outcome")) {
         record.outcome = line.at("outcome") == kApplied ? Outcome::kApplied : Outcome::kRolledBack;
       }
@@ -175,9 +186,9 @@ Result<std::optional<JournalRecord>> ReadRecord(const std::string& path) {
     return std::nullopt;
   }
   std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) return SystemError("cannot read", path);
-  auto record = Parse(path, text);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) return SystemError("cannot read", path);
+  auto record = Parse(path, text.str());
   if (!record) return Fail(record.error());
   return *std::move(record);
 }
@@ -186,7 +197,9 @@ Result<std::optional<JournalRecord>> ReadRecord(const std::string& path) {
 
 Result<ChangeLock> ChangeLock::Acquire(const std::string& state_dir) {
   std::error_code error;
-  std::filesystem::create_directories(state_dir, error);
+  const bool created = std::filesystem::create_directories(state_dir, error);
+  // Whatever root's umask: others should be able to see that a change is unfinished.
+  if (created) chmod(state_dir.c_str(), S_IRWXU | S_IRGRP | S_IXGRP | S_IROTH | S_IXOTH);
   if (error) {
     return Fail(ErrorCode::kPermissionDenied,
                 fmt::format("cannot create the state directory {}: {}; choose another with "
@@ -228,6 +241,7 @@ Result<Journal> Journal::Begin(const std::string& state_dir, const Change& chang
       open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, kJournalMode);
   if (fd < 0) return SystemError("cannot create", draft);
   Journal journal(state_dir, fd);
+  fchmod(fd, kJournalMode);
   if (auto written = WriteAll(fd, HeaderLine(change), draft); !written) {
     return Fail(written.error());
   }
@@ -252,36 +266,61 @@ Result<Journal> Journal::Resume(const std::string& state_dir) {
     if (c == '\n') break;
   }
   if (end != size && ftruncate(fd, end) != 0) return SystemError("cannot mend", path);
+  auto record = ReadUnfinished(state_dir);
+  if (!record) return Fail(record.error());
+  if (*record) journal.begun_ = std::move((*record)->begun);
   return journal;
 }
 
 Journal::Journal(Journal&& other) noexcept
     : state_dir_(std::move(other.state_dir_)),
       fd_(std::exchange(other.fd_, -1)),
-      steps_(other.steps_) {}
+      torn_(other.torn_),
+      steps_(other.steps_),
+      begun_(std::move(other.begun_)) {}
 
 Journal::~Journal() {
   if (fd_ >= 0) close(fd_);
 }
 
 Result<void> Journal::Append(const std::string& line) {
-  return WriteAll(fd_, line + "\n", JournalPath(state_dir_));
+  const std::string path = JournalPath(state_dir_);
+  if (torn_) return Fail(ErrorCode::kUnavailable, fmt::format("{} could not be mended", path));
+  const off_t good = lseek(fd_, 0, SEEK_END);
+  auto written = WriteAll(fd_, line + "\n", path);
+  // The next line must not run into half of this one.
+  if (!written) torn_ = good < 0 || ftruncate(fd_, good) != 0;
+  return written;
 }
 
 Result<void> Journal::BeginStep(const Step& step) {
-  ++steps_;
-  return Append(json{{"begin", steps_}, {"gpu", step.gpu_uuid}, {"step", Describe(step)}}.dump());
+  json line = {{"begin", ++steps_}, {"gpu", step.gpu_uuid}, {"step", Describe(step)}};
+  if (step.kind == Step::Kind::kCreate) {
+    line["create"] = {{"profile_id", step.instance.profile_id}, {"start", step.instance.start}};
+    begun_.push_back({step.gpu_uuid, step.instance.profile_id, step.instance.start});
+  }
+  auto noted = Append(line.dump());
+  // Not noted, it will not be taken.
+  if (!noted && step.kind == Step::Kind::kCreate) begun_.pop_back();
+  return noted;
 }
 
 Result<void> Journal::EndStep() { return Append(json{{"end", steps_}}.dump()); }
+
+Result<void> Journal::WithdrawStep() {
+  begun_.pop_back();
+  return Append(json{{"withdrawn", steps_}}.dump());
+}
 
 Result<void> Journal::Finish(Outcome outcome) {
   const char* const word = outcome == Outcome::kApplied ? kApplied : kRolledBack;
   if (auto noted = Append(json{{"outcome", word}}.dump()); !noted) return noted;
   const std::string path = JournalPath(state_dir_);
-  if (std::rename(path.c_str(), LastPath(state_dir_).c_str()) != 0) {
-    return SystemError("cannot retire", path);
-  }
+  // What was rolled back leaves the change before it as the last one.
+  const int retired = outcome == Outcome::kApplied
+                          ? std::rename(path.c_str(), LastPath(state_dir_).c_str())
+                          : std::remove(path.c_str());
+  if (retired != 0) return SystemError("cannot retire", path);
   return SyncDirectory(state_dir_);
 }
 

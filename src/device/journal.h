@@ -23,11 +23,20 @@ struct Change {
 // Why a change is over.
 enum class Outcome { kApplied, kRolledBack };
 
+// An instance that a change set out to create: if it is there, it may be ours.
+struct BegunCreate {
+  std::string gpu_uuid;
+  int profile_id;
+  int start;
+
+  friend bool operator==(const BegunCreate&, const BegunCreate&) = default;
+};
+
 // What the state directory knows about a change.
 struct JournalRecord {
   Change change;
-  std::string started;  // Local time, for people.
-  int steps_begun = 0;
+  std::string started;             // Local time, for people.
+  std::vector<BegunCreate> begun;  // Creations begun and not withdrawn.
   std::optional<Outcome> outcome;  // Nothing while it is unfinished.
 };
 
@@ -56,8 +65,9 @@ class ChangeLock {
 // Form: `STATE_DIR/journal`, a line of JSON each: the change, then a line before
 // and after each step, then the outcome. Every line is on disk (fsync) before
 // the call that writes it returns; a torn last line is as good as none, because
-// what it announces has not happened. When the change is over the file becomes
-// `STATE_DIR/journal.last`. Hold the ChangeLock while using one.
+// what it announces has not happened. When a change was applied the file becomes
+// `STATE_DIR/journal.last`; when it was rolled back it goes. Hold the ChangeLock
+// while using one.
 class Journal {
  public:
   // Writes the change down. On failure there is no journal and nothing has
@@ -78,17 +88,26 @@ class Journal {
   // Notes that the last step was taken.
   [[nodiscard]] Result<void> EndStep();
 
+  // Notes that the last step created nothing: what is in its place is not ours.
+  [[nodiscard]] Result<void> WithdrawStep();
+
+  // Creations begun and not withdrawn, those of earlier processes included.
+  const std::vector<BegunCreate>& begun() const { return begun_; }
+
   // Notes the outcome and retires the journal.
   [[nodiscard]] Result<void> Finish(Outcome outcome);
 
  private:
   Journal(std::string state_dir, int fd) : state_dir_(std::move(state_dir)), fd_(fd) {}
 
+  // A line that could not be written whole is cut off again.
   [[nodiscard]] Result<void> Append(const std::string& line);
 
   std::string state_dir_;
   int fd_;
+  bool torn_ = false;  // A part of a line is at the end and could not be cut off.
   int steps_ = 0;
+  std::vector<BegunCreate> begun_;
 };
 
 // The change that a process left unfinished, or nothing. Needs no lock: to be
@@ -98,7 +117,7 @@ class Journal {
 // The error for those who must wait for it to be settled.
 [[nodiscard]] Error UnfinishedError(const JournalRecord& unfinished);
 
-// The last change that came to an end, or nothing.
+// The last change that was applied, or nothing.
 [[nodiscard]] Result<std::optional<JournalRecord>> ReadLast(const std::string& state_dir);
 
 }  // namespace divvy::device

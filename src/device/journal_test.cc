@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 namespace divvy::device {
 namespace {
@@ -59,16 +60,40 @@ TEST_F(JournalTest, AChangeIsOnDiskBeforeItsFirstStep) {
   const auto record = ReadUnfinished(dir_);
   ASSERT_TRUE(record && *record);
   EXPECT_EQ((*record)->change, SomeChange());
-  EXPECT_EQ((*record)->steps_begun, 0);
+  EXPECT_TRUE((*record)->begun.empty());
   EXPECT_FALSE((*record)->outcome);
 }
 
-TEST_F(JournalTest, CountsTheStepsBegun) {
+TEST_F(JournalTest, KnowsWhatItSetOutToCreate) {
   auto journal = Journal::Begin(dir_, SomeChange());
   ASSERT_TRUE(journal->BeginStep(kStep));
   ASSERT_TRUE(journal->EndStep());
-  ASSERT_TRUE(journal->BeginStep(kStep));
-  EXPECT_EQ((*ReadUnfinished(dir_))->steps_begun, 2);
+  Step other = kStep;
+  other.instance.start = 5;
+  ASSERT_TRUE(journal->BeginStep(other));
+  const BegunCreate first{"GPU-a", 19, 0};
+  const BegunCreate second{"GPU-a", 19, 5};
+  EXPECT_EQ((*ReadUnfinished(dir_))->begun, (std::vector{first, second}));
+  EXPECT_EQ(journal->begun(), (std::vector{first, second}));
+  ASSERT_TRUE(journal->WithdrawStep());
+  EXPECT_EQ((*ReadUnfinished(dir_))->begun, std::vector{first});
+  EXPECT_EQ(Journal::Resume(dir_)->begun(), std::vector{first});
+}
+
+TEST_F(JournalTest, WhatWasRolledBackLeavesTheChangeBeforeItAsTheLast) {
+  ASSERT_TRUE(Journal::Begin(dir_, SomeChange())->Finish(Outcome::kApplied));
+  Change other = SomeChange();
+  other.plan = "other.yaml";
+  ASSERT_TRUE(Journal::Begin(dir_, other)->Finish(Outcome::kRolledBack));
+  EXPECT_FALSE(ReadUnfinished(dir_)->has_value());
+  EXPECT_EQ((*ReadLast(dir_))->change.plan, "plan.yaml");
+}
+
+TEST_F(JournalTest, AFileNameThatIsNotUtf8IsNoReasonToFail) {
+  Change change = SomeChange();
+  change.plan = "pl\xe4n.yaml";
+  ASSERT_TRUE(Journal::Begin(dir_, change));
+  EXPECT_TRUE((*ReadUnfinished(dir_)).has_value());
 }
 
 TEST_F(JournalTest, FinishedChangeBecomesTheLastOne) {
@@ -100,12 +125,12 @@ TEST_F(JournalTest, ALineTornAnywhereCountsAsNotWritten) {
     SetText(whole.substr(0, size));
     const auto record = ReadUnfinished(dir_);
     ASSERT_TRUE(record && *record) << "torn after " << size << " bytes";
-    EXPECT_EQ((*record)->steps_begun, 0) << "torn after " << size << " bytes";
+    EXPECT_TRUE((*record)->begun.empty()) << "torn after " << size << " bytes";
 
     auto resumed = Journal::Resume(dir_);
     ASSERT_TRUE(resumed);
     ASSERT_TRUE(resumed->BeginStep(kStep));
-    EXPECT_EQ((*ReadUnfinished(dir_))->steps_begun, 1) << "resumed after " << size << " bytes";
+    EXPECT_EQ((*ReadUnfinished(dir_))->begun.size(), 1U) << "resumed after " << size << " bytes";
   }
 }
 

@@ -28,9 +28,6 @@ Result<std::string> SetMigMode(const NvmlFunctions& f, const Step& step, bool en
   if (!device) return Fail(device.error());
   const std::string doing =
       fmt::format("{} MIG mode of GPU {}", enable ? "enabling" : "disabling", step.gpu_index);
-  if (f.nvmlDeviceSetMigMode == nullptr) {
-    return Fail(NvmlError(nvml::kFunctionNotFound, doing, "nvmlDeviceSetMigMode"));
-  }
   Return activation = nvml::kSuccess;
   const unsigned mode = enable ? nvml::kMigEnable : nvml::kMigDisable;
   if (const Return code = f.nvmlDeviceSetMigMode(*device, mode, &activation);
@@ -177,10 +174,6 @@ Result<std::string> Create(const NvmlLibrary& nvml, const Step& step) {
   const NvmlFunctions& f = nvml.functions();
   auto device = Handle(f, step);
   if (!device) return Fail(device.error());
-  if (f.nvmlDeviceCreateGpuInstanceWithPlacement == nullptr) {
-    return Fail(NvmlError(nvml::kFunctionNotFound, Describe(step),
-                          "nvmlDeviceCreateGpuInstanceWithPlacement"));
-  }
   const nvml::Placement placement{static_cast<unsigned>(step.instance.start),
                                   static_cast<unsigned>(step.instance.size)};
   nvml::GpuInstance instance = nullptr;
@@ -190,7 +183,7 @@ Result<std::string> Create(const NvmlLibrary& nvml, const Step& step) {
     return Fail(ExplainRefusal(nvml, step, code));
   }
   if (auto made = SetUpCompute(nvml, instance, {}, step.instance); !made) {
-    return Fail({made.error().code, fmt::format("{}: {}", Describe(step), made.error().message)});
+    return Fail(ErrorCode::kAborted, fmt::format("{}: {}", Describe(step), made.error().message));
   }
   return ReadBack(nvml, step, instance);
 }
@@ -245,6 +238,10 @@ Result<std::string> Destroy(const NvmlLibrary& nvml, const Step& step) {
 Result<std::string> Complete(const NvmlLibrary& nvml, const Step& step) {
   auto instance = Reopen(nvml, step);
   if (!instance) return Fail(instance.error());
+  if (instance->state.busy() && LosesCompute(instance->state.compute, step.instance)) {
+    return Fail(ErrorCode::kFailedPrecondition,
+                fmt::format("{}: something has started on it", Describe(step)));
+  }
   if (auto made = SetUpCompute(nvml, instance->handle, instance->state.compute, step.instance);
       !made) {
     return Fail({made.error().code, fmt::format("{}: {}", Describe(step), made.error().message)});
@@ -255,6 +252,11 @@ Result<std::string> Complete(const NvmlLibrary& nvml, const Step& step) {
 }  // namespace
 
 Result<std::string> CarryOut(const NvmlLibrary& nvml, const Step& step) {
+  if (!nvml.has_mig()) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: this driver's NVML lacks calls for MIG; R470 or newer has them",
+                            Describe(step)));
+  }
   switch (step.kind) {
     case Step::Kind::kEnableMig:
       return SetMigMode(nvml.functions(), step, true);

@@ -17,8 +17,9 @@ namespace divvy::device {
 // its compute instances; StepsTowards from a fresh ReadGpu knows how to go on
 // from there, in either direction.
 //   kFailedPrecondition  a process is in the way, or a reset is needed;
-//   kResourceExhausted   NVML would not place the instance; the message says
-//                        whether something else took its place;
+//   kResourceExhausted   NVML would not place the instance, so it is not ours; the
+//                        message says whether something else took its place;
+//   kAborted             the GPU instance was created, its compute instances not;
 //   kPermissionDenied, kUnsupported, kUnavailable  as NVML answered.
 [[nodiscard]] Result<std::string> CarryOut(const NvmlLibrary& nvml, const Step& step);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -134,7 +135,7 @@ Result<std::vector<GpuInstanceState>> ReadInstances(const NvmlLibrary& nvml, nvm
     if (code == nvml::kNotSupported && gpu.model.provenance != gpu::Provenance::kNvml) continue;
     if (code == nvml::kNoPermission) {
       gpu.warnings.push_back("MIG instances are shown to privileged users only");
-      gpu.processes_known = false;
+      gpu.instances_known = false;
       return std::vector<GpuInstanceState>{};
     }
     if (code != nvml::kSuccess) {
@@ -185,8 +186,12 @@ Result<void> ReadIdentity(const NvmlFunctions& f, nvml::Device device, GpuState&
   if (const Return code = f.nvmlDeviceGetPciInfo_v3(device, &pci); code != nvml::kSuccess) {
     return Fail(NvmlError(code, which, "nvmlDeviceGetPciInfo_v3"));
   }
-  if (const Return code = f.nvmlDeviceGetMemoryInfo(device, &memory); code != nvml::kSuccess) {
-    return Fail(NvmlError(code, which, "nvmlDeviceGetMemoryInfo"));
+  // Some parts have no memory of their own, and in MIG mode not all may ask.
+  const Return asked = f.nvmlDeviceGetMemoryInfo(device, &memory);
+  if (asked == nvml::kNoPermission || asked == nvml::kNotSupported) {
+    gpu.warnings.push_back("NVML does not show this GPU's memory");
+  } else if (asked != nvml::kSuccess) {
+    return Fail(NvmlError(asked, which, "nvmlDeviceGetMemoryInfo"));
   }
   gpu.uuid = uuid;
   gpu.name = name;
@@ -220,10 +225,9 @@ Result<GpuState> ReadDevice(const NvmlLibrary& nvml, nvml::Device device) {
     auto reading = ReadProfiles(nvml, device, gpu.name, gpu.pci_device_id, gpu.memory_total_bytes);
     if (!reading) return Fail(reading.error());
     gpu.model = std::move(reading->model);
-    gpu.warnings = std::move(reading->warnings);
+    std::ranges::move(reading->warnings, std::back_inserter(gpu.warnings));
   }
-  if (gpu.mig_enabled && f.nvmlDeviceGetGpuInstances != nullptr &&
-      f.nvmlComputeInstanceGetInfo_v2 != nullptr) {
+  if (gpu.mig_enabled && nvml.has_mig()) {
     auto instances = ReadInstances(nvml, device, gpu);
     if (!instances) return Fail(instances.error());
     gpu.instances = *std::move(instances);
@@ -234,6 +238,15 @@ Result<GpuState> ReadDevice(const NvmlLibrary& nvml, nvml::Device device) {
                             gpu.index));
   }
   DealOutProcesses(ReadProcesses(f, device), gpu);
+  return gpu;
+}
+
+GpuState Unreadable(unsigned index, const Error& error) {
+  GpuState gpu{};
+  gpu.index = index;
+  gpu.name = "cannot be read: " + error.message;
+  gpu.model.name = "a GPU that cannot be read";
+  gpu.instances_known = gpu.processes_known = false;
   return gpu;
 }
 
@@ -259,8 +272,8 @@ Result<NodeState> ReadNode(const NvmlLibrary& nvml) {
           NvmlError(code, fmt::format("opening GPU {}", i), "nvmlDeviceGetHandleByIndex_v2"));
     }
     auto gpu = ReadDevice(nvml, device);
-    if (!gpu) return Fail(gpu.error());
-    node.gpus.push_back(*std::move(gpu));
+    // One bad GPU must not hide the others.
+    node.gpus.push_back(gpu ? *std::move(gpu) : Unreadable(i, gpu.error()));
   }
   return node;
 }

@@ -79,6 +79,7 @@ struct GpuState {
   // catalogue, and a warning says so. Without profiles when the GPU has no MIG.
   gpu::GpuModel model;
   std::vector<GpuInstanceState> instances;  // By start.
+  bool instances_known = true;              // False when this user may not list them.
   std::vector<GpuProcess> processes;        // On the whole GPU; with MIG, those on no instance.
   bool processes_known = true;
   std::vector<std::string> warnings;
@@ -89,8 +90,9 @@ struct NodeState {
   std::vector<GpuState> gpus;  // By NVML index.
 };
 
-// Reads everything above from NVML. Changes nothing. Never fails for what a
-// driver or user merely cannot see: that becomes a warning or processes_known.
+// Reads everything above from NVML. Changes nothing. What a driver or user cannot
+// see becomes a warning, instances_known or processes_known; a GPU that cannot be
+// read at all, say because it fell off the bus, is there with its error as name.
 [[nodiscard]] Result<NodeState> ReadNode(const NvmlLibrary& nvml);
 
 // The same for one GPU. kNotFound when there is none with this UUID.

@@ -131,6 +131,20 @@ Result<std::unique_ptr<NvmlLibrary>> NvmlLibrary::Open(const std::string& path) 
   return library;
 }
 
+bool NvmlLibrary::has_mig() const {
+  const NvmlFunctions& f = functions_;
+  return f.nvmlDeviceGetMigMode != nullptr && f.nvmlDeviceSetMigMode != nullptr &&
+         f.nvmlDeviceCreateGpuInstanceWithPlacement != nullptr &&
+         f.nvmlGpuInstanceDestroy != nullptr && f.nvmlDeviceGetGpuInstances != nullptr &&
+         f.nvmlDeviceGetGpuInstanceById != nullptr && f.nvmlGpuInstanceGetInfo != nullptr &&
+         f.nvmlGpuInstanceGetComputeInstanceProfileInfo != nullptr &&
+         f.nvmlGpuInstanceCreateComputeInstance != nullptr &&
+         f.nvmlComputeInstanceDestroy != nullptr &&
+         f.nvmlGpuInstanceGetComputeInstances != nullptr &&
+         f.nvmlGpuInstanceGetComputeInstanceById != nullptr &&
+         f.nvmlComputeInstanceGetInfo_v2 != nullptr;
+}
+
 NvmlLibrary::~NvmlLibrary() {
   if (functions_.nvmlShutdown != nullptr) functions_.nvmlShutdown();
 }

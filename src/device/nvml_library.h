@@ -86,6 +86,9 @@ class NvmlLibrary {
 
   const NvmlFunctions& functions() const { return functions_; }
 
+  // True when all is there that reading and changing instances takes.
+  bool has_mig() const;
+
  private:
   NvmlLibrary() = default;
 

@@ -40,6 +40,12 @@ std::string Describe(const gpu::GpuModel& model, const std::vector<gpu::MigInsta
   return text.empty() ? "an empty GPU" : text;
 }
 
+std::string GpuCount(const NodeState& node) {
+  if (node.gpus.empty()) return "none";
+  if (node.gpus.size() == 1) return "one GPU, 0";
+  return fmt::format("{} GPUs, 0 to {}", node.gpus.size(), node.gpus.size() - 1);
+}
+
 // The kind's own name, so that "h200" in a plan means what it says.
 std::string KindName(const std::string& kind) {
   const auto model = gpu::FindGpuModel(kind);
@@ -91,12 +97,10 @@ GpuTarget TargetOf(const GpuState& now, const gpu::Transition& transition) {
   const GpuTarget present = AsItIs(now);
   for (const gpu::MigInstance& instance : transition.target) {
     const gpu::MigProfile& profile = now.model.profile(instance.profile);
-    const auto kept = std::ranges::find_if(present.instances, [&](const InstanceTarget& t) {
-      return t.start == instance.start && t.profile_id == profile.nvml_id;
-    });
+    const InstanceTarget* const kept = FindTarget(present, instance.start, profile.nvml_id);
     InstanceTarget t{profile.nvml_id,       profile.name,           instance.start,
                      profile.memory_slices, profile.compute_slices, std::nullopt};
-    if (kept != present.instances.end() && !kept->compute->empty()) t.compute = kept->compute;
+    if (kept != nullptr && !kept->compute->empty()) t.compute = kept->compute;
     target.instances.push_back(std::move(t));
   }
   return target;
@@ -105,16 +109,15 @@ GpuTarget TargetOf(const GpuState& now, const gpu::Transition& transition) {
 Result<GpuChange> MatchGpu(const plan::PlannedGpu& planned, std::string_view file,
                            const GpuState& now) {
   if (auto fits = CheckKind(planned, file, now); !fits) return Fail(fits.error());
-  GpuChange change{.now = now, .after = {now.uuid, false, {}}, .starts = {}, .steps = {}};
+  GpuChange change{.now = now, .after = {now.uuid, false, {}}, .steps = {}};
+  const auto problems = plan::ValidateGpu(planned, now.model);
+  if (!problems.empty()) {
+    return Wrong(file, problems.front().line,
+                 fmt::format("{} (as GPU {} says)", problems.front().message, now.index));
+  }
   if (planned.mig) {
-    const auto problems = plan::ValidateGpu(planned, now.model);
-    if (!problems.empty()) {
-      return Wrong(file, problems.front().line,
-                   fmt::format("{} (as GPU {} says)", problems.front().message, now.index));
-    }
     auto transition = Place(planned, now);
     if (!transition) return Fail(transition.error());
-    change.starts = transition->starts;
     change.after = TargetOf(now, *transition);
   }
   auto steps = StepsTowards(now, change.after);
@@ -125,6 +128,12 @@ Result<GpuChange> MatchGpu(const plan::PlannedGpu& planned, std::string_view fil
 
 }  // namespace
 
+int CountSteps(const std::vector<GpuChange>& changes) {
+  int count = 0;
+  for (const GpuChange& change : changes) count += static_cast<int>(change.steps.size());
+  return count;
+}
+
 Result<std::vector<GpuChange>> MatchPlan(const plan::Plan& plan, std::string_view file_name,
                                          const NodeState& node,
                                          const std::optional<std::string>& only) {
@@ -133,12 +142,9 @@ Result<std::vector<GpuChange>> MatchPlan(const plan::Plan& plan, std::string_vie
     const GpuState* const now = FindGpu(node, planned.gpu);
     if (now == nullptr) {
       if (only) continue;
-      return Wrong(
-          file_name, planned.line,
-          fmt::format("this node has no {}; it has {}", plan::Describe(planned.gpu),
-                      node.gpus.size() == 1 ? std::string("one GPU, 0")
-                                            : fmt::format("{} GPUs, 0 to {}", node.gpus.size(),
-                                                          node.gpus.size() - 1)));
+      return Wrong(file_name, planned.line,
+                   fmt::format("this node has no {}; it has {}", plan::Describe(planned.gpu),
+                               GpuCount(node)));
     }
     if (only && !Names(*only, *now)) continue;
     if (std::ranges::any_of(changes, [&](const GpuChange& c) { return c.now.uuid == now->uuid; })) {
@@ -168,7 +174,7 @@ Result<std::vector<GpuChange>> MatchTargets(const std::vector<GpuTarget>& target
     }
     auto steps = StepsTowards(*now, target);
     if (!steps) return Fail(steps.error());
-    changes.push_back({.now = *now, .after = target, .starts = {}, .steps = *std::move(steps)});
+    changes.push_back({.now = *now, .after = target, .steps = *std::move(steps)});
   }
   return changes;
 }

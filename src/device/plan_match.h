@@ -16,9 +16,11 @@ namespace divvy::device {
 struct GpuChange {
   GpuState now;
   GpuTarget after;
-  std::vector<int> starts;  // Where each planned instance will be, in the plan's order.
   std::vector<Step> steps;  // Empty when the GPU is as planned already.
 };
+
+// All their steps.
+[[nodiscard]] int CountSteps(const std::vector<GpuChange>& changes);
 
 // Finds the plan's GPUs on the node and the way from what is there to what is
 // wanted, with the least disruption. Checks each GPU against what NVML says it

@@ -96,7 +96,8 @@ const MigProfile* Known(const GpuModel* catalogue, int nvml_id) {
   return index ? &catalogue->profile(*index) : nullptr;
 }
 
-// NVML has no call for totals, but the largest profile owns all there is.
+// NVML has no call for totals. But as many instances of a profile can be there as
+// NVML counts, so there is at least what they use; the largest profile uses all.
 void DeriveTotals(GpuModel& model) {
   Engines most;
   for (const MigProfile& p : model.profiles) {
@@ -105,10 +106,10 @@ void DeriveTotals(GpuModel& model) {
     }
     model.compute_slices = std::max(model.compute_slices, p.compute_slices);
     model.sms = std::max(model.sms.value_or(0), p.sms.value_or(0));
-    most.decoders = std::max(most.decoders, p.engines->decoders);
-    most.encoders = std::max(most.encoders, p.engines->encoders);
-    most.jpeg = std::max(most.jpeg, p.engines->jpeg);
-    most.ofa = std::max(most.ofa, p.engines->ofa);
+    most.decoders = std::max(most.decoders, p.max_instances * p.engines->decoders);
+    most.encoders = std::max(most.encoders, p.max_instances * p.engines->encoders);
+    most.jpeg = std::max(most.jpeg, p.max_instances * p.engines->jpeg);
+    most.ofa = std::max(most.ofa, p.max_instances * p.engines->ofa);
   }
   model.engines = most;
 }
@@ -151,6 +152,10 @@ Result<ProfileReading> ReadProfiles(const NvmlLibrary& nvml, nvml::Device device
       profile.memory_slices = known->memory_slices;
     }
     placements_unread |= placements.empty();
+    // Masks hold 31 slices; no GPU has half of that.
+    std::erase_if(profile.starts,
+                  [&](int start) { return start < 0 || start + profile.memory_slices > 31; });
+    if (profile.memory_slices < 1) profile.starts.clear();
     // Drivers are known to count wrongly on the A30; the places are right.
     if (known != nullptr && catalogue->name.starts_with("A30")) {
       profile.max_instances = known->max_instances;
@@ -179,6 +184,7 @@ Result<ProfileReading> ReadProfiles(const NvmlLibrary& nvml, nvml::Device device
 std::string ProfileName(unsigned profile_enum, int compute_slices, std::uint64_t memory_mib,
                         std::uint64_t memory_total_bytes) {
   constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+  if (memory_total_bytes == 0) return fmt::format("{}g", compute_slices);
   const double total = static_cast<double>(memory_total_bytes);
   const double share = static_cast<double>(memory_mib) * 1024.0 * 1024.0 / total;
   const double gb = std::ceil(8 * share) / 8 * std::ceil(total / kGib);

@@ -42,6 +42,11 @@ MigLayout::MigLayout(const GpuModel& model) : model_(&model) {
 }
 
 Result<MigLayout> MigLayout::Of(const GpuModel& model, const std::vector<MigInstance>& instances) {
+  if (model.memory_slices < 1 || model.memory_slices > 31) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} cannot be cut: it has {} memory slices", model.name, model.memory_slices));
+  }
   MigLayout layout(model);
   for (const MigInstance& instance : instances) {
     if (auto placed = layout.Place(instance); !placed) return Fail(placed.error());

@@ -38,7 +38,8 @@ class MigLayout {
   // An empty GPU. `model` must outlive the layout and have at most 31 slices.
   explicit MigLayout(const GpuModel& model);
 
-  // The layout with these instances, or the first reason why it is illegal.
+  // The layout with these instances, or the first reason why it is illegal, a
+  // model without slices among them.
   [[nodiscard]] static Result<MigLayout> Of(const GpuModel& model,
                                             const std::vector<MigInstance>& instances);
 

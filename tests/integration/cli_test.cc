@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -96,6 +97,59 @@ TEST_F(CliTest, AnOrdinaryUserSeesWhatNvmlShowsHim) {
       node_.Divvy({"apply", plan, "--yes"}, {{"DIVVY_NVML_SIM_UNPRIVILEGED", "1"}});
   EXPECT_EQ(apply.exit_status, 1);
   EXPECT_THAT(node_.Layout(), "mig\n");
+}
+
+TEST_F(CliTest, WhatMayNotBeReadIsNotTakenForEmpty) {
+  Init("H200-141GB+mig");
+  const std::string plan = node_.Write("plan.yaml", kPlan);
+  node_.Divvy({"apply", plan, "--yes"},
+              {{"DIVVY_NVML_SIM_FAULTS", "nvmlDeviceCreateGpuInstanceWithPlacement@3=kill"}});
+  const std::string before = node_.Layout();
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"apply", "--recover"},
+                                                {"apply", plan, "--dry-run"},
+                                                {"fit", "1g.18gb"}}) {
+    const Finished refused = node_.Divvy(words, {{"DIVVY_NVML_SIM_UNPRIVILEGED", "1"}});
+    EXPECT_EQ(refused.exit_status, 1) << words[0] << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("privileged")) << words[0];
+  }
+  EXPECT_TRUE(node_.HasJournal());
+  EXPECT_EQ(node_.Layout(), before);
+}
+
+TEST_F(CliTest, AGpuThatCannotBeReadDoesNotHideTheOthers) {
+  Init("H200-141GB+mig:2");
+  const Finished gpus =
+      node_.Divvy({"gpus"}, {{"DIVVY_NVML_SIM_FAULTS", "nvmlDeviceGetUUID@1=GPU_IS_LOST"}});
+  EXPECT_EQ(gpus.exit_status, 0);
+  EXPECT_THAT(gpus.out, AllOf(HasSubstr("GPU_IS_LOST"), HasSubstr("GPU 1  NVIDIA H200")));
+}
+
+TEST_F(CliTest, AGpuWithoutMigIsShownAndLeftAlone) {
+  Init("H200-141GB");
+  const std::map<std::string, std::string> no_mig = {
+      {"DIVVY_NVML_SIM_FAULTS", "nvmlDeviceGetMigMode@*=NOT_SUPPORTED"}};
+  EXPECT_THAT(node_.Divvy({"gpus"}, no_mig).out, HasSubstr("MIG not available"));
+  const Finished as_json = node_.Divvy({"gpus", "-o", "json"}, no_mig);
+  EXPECT_EQ(as_json.exit_status, 0) << as_json.err;
+  const std::string plan = node_.Write("plan.yaml", kPlan);
+  EXPECT_THAT(node_.Divvy({"apply", plan, "--dry-run"}, no_mig).err, HasSubstr("cannot be cut"));
+}
+
+// The terminal goes away in the middle of a change.
+TEST_F(CliTest, AChangeDoesNotStopBecauseNobodyListens) {
+  Init("H200-141GB+mig");
+  const std::string plan = node_.Write("plan.yaml", kPlan);
+  for (const char* listener : {"2>/dev/full", "2>&1 >/dev/null | true"}) {
+    node_.Divvy({"apply",
+                 node_.Write("none.yaml",
+                             "version: 1\ngpus: [{gpu: 0, kind: h200, "
+                             "instances: []}]\n"),
+                 "--yes"});
+    RunProgram({"/bin/sh", "-c", std::string(DIVVY_PATH) + " apply " + plan + " --yes " + listener},
+               node_.Environment());
+    EXPECT_THAT(node_.Layout(), HasSubstr("3g.71gb@4[3@0]")) << listener;
+    EXPECT_FALSE(node_.HasJournal()) << listener;
+  }
 }
 
 TEST_F(CliTest, WithoutADriverItSaysSo) {
@@ -238,6 +292,47 @@ TEST_F(CliTest, RecoveryLeavesOtherPeoplesInstancesAlone) {
   EXPECT_EQ(node_.Layout(), "mig 2g.35gb@2[2@0]\n");
 }
 
+TEST_F(CliTest, RecoveryDestroysNothingThatItNeverSetOutToCreate) {
+  Init("H200-141GB+mig");
+  const std::string plan = node_.Write("plan.yaml", kPlan);
+  node_.Divvy({"apply", plan, "--yes"},
+              {{"DIVVY_NVML_SIM_FAULTS", "nvmlDeviceCreateGpuInstanceWithPlacement@1=kill"}});
+  // In a place of the plan, but its step was never begun.
+  node_.Sim("create", {"--profile", "3g.71gb", "--start", "4"});
+  EXPECT_EQ(node_.Divvy({"apply", "--recover"}).exit_status, 0);
+  EXPECT_EQ(node_.Layout(), "mig 3g.71gb@4[3@0]\n");
+}
+
+TEST_F(CliTest, RecoveryDoesNotDisableMigUnderSomebodyElsesInstance) {
+  Init("H200-141GB");
+  const std::string plan = node_.Write("plan.yaml", kPlan);
+  node_.Divvy({"apply", plan, "--yes"},
+              {{"DIVVY_NVML_SIM_FAULTS", "nvmlDeviceCreateGpuInstanceWithPlacement@1=kill"}});
+  node_.Sim("create", {"--profile", "2g.35gb", "--start", "2"});
+  const std::string foreign = node_.Identity(0, 2);
+  // Back is out of the question, so it goes on, around it.
+  EXPECT_EQ(node_.Divvy({"apply", "--recover"}).exit_status, 0);
+  EXPECT_EQ(node_.Identity(0, 2), foreign);
+  EXPECT_THAT(node_.Layout(), HasSubstr("3g.71gb@4"));
+}
+
+TEST_F(CliTest, AFailedChangeLeavesTheOneBeforeItToRollBack) {
+  Init("H200-141GB+mig");
+  const std::string first = node_.Write("first.yaml", kPlan);
+  const std::string second =
+      node_.Write("second.yaml",
+                  "version: 1\ngpus: [{gpu: 0, kind: h200, instances: [{profile: 7g.141gb}]}]\n");
+  ASSERT_EQ(node_.Divvy({"apply", first, "--yes"}).exit_status, 0);
+  ASSERT_EQ(
+      node_
+          .Divvy({"apply", second, "--yes"},
+                 {{"DIVVY_NVML_SIM_FAULTS", "nvmlDeviceCreateGpuInstanceWithPlacement@1=UNKNOWN"}})
+          .exit_status,
+      1);
+  EXPECT_EQ(node_.Divvy({"apply", "--rollback", "--yes"}).exit_status, 0);
+  EXPECT_EQ(node_.Layout(), "mig\n");
+}
+
 TEST_F(CliTest, ABusyInstanceInTheWayIsNamedWithTheNearestWayOut) {
   Init("H200-141GB+mig");
   node_.Sim("create", {"--profile", "1g.18gb", "--start", "0"});
@@ -360,7 +455,7 @@ TEST_F(CliTest, AFullDiskOnStandardOutputIsAnError) {
   const Finished full = RunProgram(
       {"/bin/sh", "-c", std::string(DIVVY_PATH) + " layouts h200 --all > /dev/full"}, {});
   EXPECT_EQ(full.exit_status, 1);
-  EXPECT_THAT(full.err, HasSubstr("standard output"));
+  EXPECT_THAT(full.err, HasSubstr("No space left"));
 }
 
 }  // namespace

@@ -68,6 +68,8 @@ void PrepareTwoGpus(SimulatedNode& node) {
   node.Sim("create", {"--profile", "2g.10gb", "--start", "0"});
   node.Sim("create", {"--profile", "1g.5gb", "--start", "2"});
   node.Sim("create", {"--profile", "1g.5gb", "--start", "3"});
+  node.SplitCompute(0, 0);
+  node.DropCompute(0, 3);
 }
 
 const Scenario kScenarios[] = {{"Recut", kRecut, 6, 9, PrepareRecut},

@@ -3,8 +3,8 @@
 //
 //   FAULTY_FILES_DIR     the folder
 //   FAULTY_FILES_AT      N, from 1; 0 or unset only counts
-//   FAULTY_FILES_ACTION  kill-before, kill-after, torn (half a write, then kill) or
-//                        error (EIO)
+//   FAULTY_FILES_ACTION  kill-before, kill-after, torn (half a write, then kill),
+//                        error (EIO) or short (half a write, then one ENOSPC)
 //   FAULTY_FILES_COUNT   file to keep the number of calls in
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 static int calls = 0;
+static int disk_full = 0;  // The next write fails, once.
 
 static void Die(void) { kill(getpid(), SIGKILL); }
 
@@ -76,8 +77,15 @@ ssize_t write(int fd, const void* data, size_t size) {
   static ssize_t (*next)(int, const void*, size_t) = NULL;
   if (next == NULL) next = (ssize_t(*)(int, const void*, size_t))dlsym(RTLD_NEXT, "write");
   const int strikes = StrikesFd(fd);
+  if (disk_full) {
+    disk_full = 0;
+    errno = ENOSPC;
+    return -1;
+  }
   if (Before(strikes)) return -1;
-  const ssize_t written = next(fd, data, strikes && IsAction("torn") ? size / 2 : size);
+  const int half = strikes && (IsAction("torn") || IsAction("short"));
+  disk_full = strikes && IsAction("short");
+  const ssize_t written = next(fd, data, half ? size / 2 : size);
   After(strikes);
   return written;
 }

@@ -21,6 +21,15 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+json& FindInstance(json& state, int gpu, int start) {
+  json& instances = state.at("gpus").at(static_cast<std::size_t>(gpu)).at("instances");
+  for (json& instance : instances) {
+    if (instance.at("start").get<int>() == start) return instance;
+  }
+  Check(false, "the instance is there");
+  return instances;
+}
+
 std::string InstanceText(const json& instance) {
   std::string text = instance.at("profile").get<std::string>() + "@" +
                      std::to_string(instance.at("start").get<int>()) + "[";
@@ -63,17 +72,40 @@ Finished SimulatedNode::Divvy(const std::vector<std::string>& arguments,
   std::vector<std::string> words = {DIVVY_PATH};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::map<std::string, std::string> all = environment;
-  all.insert({{"DIVVY_NVML", NVML_SIM_LIBRARY},
-              {"DIVVY_NVML_SIM_STATE", StatePath()},
-              {"DIVVY_NVML_SIM_LOG", "1"},
-              {"DIVVY_STATE_DIR", state_dir()}});
+  all.merge(Environment());
   return RunProgram(words, all);
+}
+
+std::map<std::string, std::string> SimulatedNode::Environment() const {
+  return {{"DIVVY_NVML", NVML_SIM_LIBRARY},
+          {"DIVVY_NVML_SIM_STATE", StatePath()},
+          {"DIVVY_NVML_SIM_LOG", "1"},
+          {"DIVVY_STATE_DIR", state_dir()}};
 }
 
 std::string SimulatedNode::Write(const std::string& name, const std::string& text) const {
   const std::string path = dir_ + "/" + name;
   std::ofstream(path) << text;
   return path;
+}
+
+void SimulatedNode::SplitCompute(int gpu, int start) const {
+  json state = json::parse(ReadFile(StatePath()));
+  json& computes = FindInstance(state, gpu, start).at("compute_instances");
+  json second = computes.at(0);
+  computes.at(0)["slices"] = second["slices"] = 1;
+  second["id"] = second["start"] = 1;
+  second["serial"] = state.at("next_serial");
+  second["uuid"] = "MIG-00000000-0000-0000-0000-000000000001";
+  state["next_serial"] = state.at("next_serial").get<int>() + 1;
+  computes.push_back(second);
+  std::ofstream(StatePath()) << state.dump(2);
+}
+
+void SimulatedNode::DropCompute(int gpu, int start) const {
+  json state = json::parse(ReadFile(StatePath()));
+  FindInstance(state, gpu, start)["compute_instances"] = json::array();
+  std::ofstream(StatePath()) << state.dump(2);
 }
 
 std::string SimulatedNode::Layout() const {

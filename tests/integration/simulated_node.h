@@ -26,8 +26,16 @@ class SimulatedNode {
   Finished Divvy(const std::vector<std::string>& arguments,
                  const std::map<std::string, std::string>& environment = {}) const;
 
+  // What makes a program see this node.
+  std::map<std::string, std::string> Environment() const;
+
   // Writes a file into the node's folder and returns its path.
   std::string Write(const std::string& name, const std::string& text) const;
+
+  // Cuts the compute instance of an instance of two slices into two, or takes it
+  // away, as nvidia-smi can.
+  void SplitCompute(int gpu, int start) const;
+  void DropCompute(int gpu, int start) const;
 
   // Every GPU's MIG mode, instances and compute instances, one line a GPU:
   // "mig 2g.35gb@0[2@0] 1g.18gb@6[1@0]"; what is pending or bare shows.
