@@ -81,20 +81,22 @@ class Wish {
 
   // A plan, where one is named, must be the one that was applied last.
   static Result<Wish> FromLastChange(const ApplyOptions& options, const std::string& state_dir) {
-    const auto last = device::ReadLast(state_dir);
-    if (!last) return Fail(last.error());
-    if (!*last || (*last)->outcome != device::Outcome::kApplied) {
+    const auto read = device::ReadLast(state_dir);
+    if (!read) return Fail(read.error());
+    const std::optional<device::JournalRecord>& last = *read;
+    if (!last) {
       return Fail(ErrorCode::kFailedPrecondition,
-                  "nothing to roll back: no change was applied and is still in place");
+                  "nothing to roll back: no change has been applied here");
     }
-    if (!options.plan.empty() && PlanName(options.plan) != (*last)->change.plan) {
-      return Fail(ErrorCode::kFailedPrecondition,
-                  fmt::format("the last change came from {}, not from {}", (*last)->change.plan,
-                              options.plan));
+    const device::Change& change = last->change;
+    if (!options.plan.empty() && PlanName(options.plan) != change.plan) {
+      return Fail(
+          ErrorCode::kFailedPrecondition,
+          fmt::format("the last change came from {}, not from {}", change.plan, options.plan));
     }
     Wish wish;
-    wish.name_ = fmt::format("the layout before {}", (*last)->change.plan);
-    wish.before_ = (*last)->change.before;
+    wish.name_ = fmt::format("the layout before {}", change.plan);
+    wish.before_ = change.before;
     return wish;
   }
 
@@ -133,9 +135,10 @@ Result<void> ApplyUnderLock(const NvmlLibrary& nvml, const ApplyOptions& options
   const auto lock = device::ChangeLock::Acquire(invocation.state_dir);
   if (!lock) return Fail(lock.error());
   // Before anything is shown: what a crash left behind must be settled first.
-  const auto unfinished = device::ReadUnfinished(invocation.state_dir);
-  if (!unfinished) return Fail(unfinished.error());
-  if (*unfinished) return Fail(device::UnfinishedError(**unfinished));
+  const auto read = device::ReadUnfinished(invocation.state_dir);
+  if (!read) return Fail(read.error());
+  const std::optional<device::JournalRecord>& unfinished = *read;
+  if (unfinished) return Fail(device::UnfinishedError(*unfinished));
   // The last change is only the last one while nobody else makes another.
   const auto wish = Wish::Of(options, invocation.state_dir);
   if (!wish) return Fail(wish.error());

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 
 #include "command.h"
 #include "device/journal.h"
@@ -14,10 +15,16 @@ namespace {
 // A change that a crash cut short leaves GPUs half cut; whoever comes along
 // should hear of it. A journal that this user may not read is not warned about.
 void WarnOfUnfinishedChange(const Invocation& invocation) {
-  const auto record = device::ReadUnfinished(invocation.state_dir);
-  if (record && !*record) return;
-  if (!record && record.error().code == ErrorCode::kPermissionDenied) return;
-  const Error error = record ? device::UnfinishedError(**record) : record.error();
+  const auto read = device::ReadUnfinished(invocation.state_dir);
+  Error error;
+  if (!read) {
+    error = read.error();
+    if (error.code == ErrorCode::kPermissionDenied) return;
+  } else {
+    const std::optional<device::JournalRecord>& record = *read;
+    if (!record) return;
+    error = device::UnfinishedError(*record);
+  }
   std::fflush(stdout);
   std::fprintf(stderr, "divvy: warning: %s\n", error.message.c_str());
 }

@@ -57,7 +57,10 @@ Finished RunProgram(const std::vector<std::string>& command,
       variables.push_back(variable);
     }
   }
-  for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
+  for (const auto& [name, value] : environment) {
+    variables.push_back(name);
+    variables.back().append("=").append(value);
+  }
   std::vector<char*> argv = Pointers(words);
   std::vector<char*> envp = Pointers(variables);
 
