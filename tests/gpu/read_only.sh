@@ -4,7 +4,8 @@
 #   tests/gpu/read_only.sh PATH_TO_DIVVY [FOLDER_FOR_RESULTS]
 #
 # Compares what `divvy gpus` says about GPU 0 with `nvidia-smi mig -lgip` and
-# `-lgipp`, runs `divvy apply --dry-run`, and checks that the MIG mode is what it was.
+# `-lgipp`, runs `divvy apply --dry-run`, times `divvy gpus`, and checks that the MIG
+# mode is what it was.
 set -euo pipefail
 
 divvy=$1
@@ -50,5 +51,17 @@ PY
 
 "$divvy" apply "$root/examples/plans/h200-one.yaml" --dry-run | tee "$results/dry-run.txt"
 "$divvy" apply "$root/examples/plans/h200-one.yaml" --dry-run -o json >"$results/dry-run.json"
+
+python3 - "$divvy" <<'PY'
+import subprocess, sys, time
+times = []
+for _ in range(20):
+    begin = time.perf_counter()
+    subprocess.run([sys.argv[1], "gpus"], stdout=subprocess.DEVNULL, check=True)
+    times.append(1e3 * (time.perf_counter() - begin))
+times.sort()
+print(f"divvy gpus: median {times[10]:.1f} ms, largest {times[-1]:.1f} ms of 20 runs")
+PY
+
 [[ "$(mode)" == "$before" ]] || { echo "the MIG mode changed" >&2; exit 1; }
 echo "read-only test passed; MIG mode before and after: $before"
