@@ -7,7 +7,10 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -22,13 +25,16 @@ class Listener : public ApplyListener {
  public:
   explicit Listener(int cancel_after = 1 << 30) : cancel_after_(cancel_after) {}
 
-  void OnStepBegins(const Step&, int, int) override {}
+  void OnStepBegins(const Step&, int, int) override {
+    if (on_begin) on_begin();
+  }
   void OnStepEnds(const Step&, const std::string&) override { ++steps; }
   void OnRollback(const std::string&) override { ++rollbacks; }
   bool Cancelled() override { return rollbacks == 0 && steps >= cancel_after_; }
 
   int steps = 0;
   int rollbacks = 0;
+  std::function<void()> on_begin;
 
  private:
   int cancel_after_;
@@ -41,6 +47,7 @@ class ApplyTest : public ::testing::Test {
     dir_ = mkdtemp(pattern.data());
     setenv("DIVVY_NVML_SIM_STATE", (dir_ + "/node.json").c_str(), 1);
     setenv("DIVVY_NVML_SIM_GPUS", "H200-141GB+mig", 1);
+    setenv("DIVVY_NVML_SIM_LOG", "1", 1);
     nvml_ = std::move(*NvmlLibrary::Open(DIVVY_NVML_SIM_LIBRARY));
   }
   ~ApplyTest() override {
@@ -67,6 +74,28 @@ class ApplyTest : public ::testing::Test {
   // The layout without what a new life of an instance changes.
   GpuTarget Layout() { return AsItIs(ReadNode(*nvml_)->gpus[0]); }
 
+  // Puts a process on the first instance of the GPU.
+  void StartProcess() {
+    const std::string path = dir_ + "/node.json";
+    nlohmann::json state = nlohmann::json::parse(std::ifstream(path));
+    nlohmann::json& gpu = state.at("gpus").at(0);
+    gpu["processes"].push_back({{"pid", 4242},
+                                {"name", "python"},
+                                {"memory_mib", 0},
+                                {"kind", "compute"},
+                                {"gpu_instance", gpu.at("instances").at(0).at("id")},
+                                {"compute_instance", 0}});
+    std::ofstream(path) << state.dump(2);
+  }
+
+  // Lines of the simulator's log about this function.
+  int CountInLog(const std::string& function) {
+    std::ifstream log(dir_ + "/node.json.log");
+    int count = 0;
+    for (std::string line; std::getline(log, line);) count += line.find(function) != line.npos;
+    return count;
+  }
+
   std::string dir_;
   std::unique_ptr<NvmlLibrary> nvml_;
 };
@@ -88,6 +117,24 @@ TEST_F(ApplyTest, CancellingBetweenAnyTwoStepsGoesAllTheWayBack) {
   Listener listener(9);
   EXPECT_TRUE(ApplyProfiles(seven, listener));
   EXPECT_EQ(listener.steps, 9);
+}
+
+// Work that starts between planning and the step: NVML would refuse to destroy
+// it, but it is not even asked to.
+TEST_F(ApplyTest, LooksAgainJustBeforeItDestroys) {
+  Listener first;
+  ASSERT_TRUE(ApplyProfiles({"7g.141gb"}, first));
+  const GpuTarget before = Layout();
+  Listener listener;
+  listener.on_begin = [&] {
+    StartProcess();
+    listener.on_begin = nullptr;
+  };
+  const auto applied = ApplyProfiles({"3g.71gb"}, listener);
+  ASSERT_FALSE(applied);
+  EXPECT_NE(applied.error().message.find("process 4242 has started"), std::string::npos);
+  EXPECT_EQ(CountInLog("Destroy"), 0);
+  EXPECT_EQ(Layout(), before);
 }
 
 TEST_F(ApplyTest, NothingToDoLeavesNoJournal) {
