@@ -172,11 +172,27 @@ Result<void> ShowOnly(const NvmlLibrary& nvml, const ApplyOptions& options,
   return {};
 }
 
-Result<void> RecoverChange(const NvmlLibrary& nvml, const Invocation& invocation) {
+// What came of a recovery, for people or programs; nothing: there was none to do.
+void ReportRecovery(std::optional<device::Outcome> outcome, OutputFormat format) {
+  const bool applied = outcome == device::Outcome::kApplied;
+  if (format == OutputFormat::kJson) {
+    const char* const word = applied ? "applied" : "rolled back";
+    fmt::print("{}\n",
+               nlohmann::json{{"outcome", outcome ? nlohmann::json(word) : nullptr}}.dump());
+  } else if (!outcome) {
+    fmt::print("Nothing to recover: no change is unfinished.\n");
+  } else {
+    fmt::print("Recovered: {}.\n",
+               applied ? "the change is complete" : "what the change had done is undone");
+  }
+}
+
+Result<void> RecoverChange(const NvmlLibrary& nvml, const ApplyOptions& options,
+                           const Invocation& invocation) {
   // Nothing to do should need no right to write.
   const auto unfinished = device::ReadUnfinished(invocation.state_dir);
   if (unfinished && !*unfinished) {
-    fmt::print("Nothing to recover: no change is unfinished.\n");
+    ReportRecovery(std::nullopt, options.format);
     return {};
   }
   const auto lock = device::ChangeLock::Acquire(invocation.state_dir);
@@ -184,9 +200,7 @@ Result<void> RecoverChange(const NvmlLibrary& nvml, const Invocation& invocation
   ApplyProgress progress;
   const auto outcome = device::Recover(nvml, *lock, invocation.state_dir, progress);
   if (!outcome) return Fail(outcome.error());
-  fmt::print("Recovered: the layout is {}.\n", *outcome == device::Outcome::kApplied
-                                                   ? "the new one; the change is complete"
-                                                   : "the one before the change");
+  ReportRecovery(*outcome, options.format);
   return {};
 }
 
@@ -211,7 +225,7 @@ void Run(const ApplyOptions& options, Invocation& invocation) {
   if (auto sound = CheckOptions(options); !sound) return Complain(invocation, sound.error());
   auto nvml = NvmlLibrary::Open(invocation.nvml);
   if (!nvml) return Complain(invocation, nvml.error());
-  const auto done = options.recover   ? RecoverChange(**nvml, invocation)
+  const auto done = options.recover   ? RecoverChange(**nvml, options, invocation)
                     : options.dry_run ? ShowOnly(**nvml, options, invocation)
                                       : ApplyUnderLock(**nvml, options, invocation);
   if (!done) Complain(invocation, done.error());
@@ -220,7 +234,8 @@ void Run(const ApplyOptions& options, Invocation& invocation) {
 constexpr const char* kFooter = R"(
 Steps are shown before anything happens. Busy instances are never touched; what
 fits free space is created before anything is destroyed. Each step is journaled
-first: a failure rolls everything back, and after a crash --recover does.
+first: a failure rolls everything back, and after a crash --recover does. -o json
+prints the steps; the exit status says what came of them (0: all taken).
 
 Examples:
   divvy apply plan.yaml --dry-run     show the steps, change nothing

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -67,14 +68,23 @@ int Main(int argc, char** argv) {
   return static_cast<int>(invocation.status);
 }
 
+// A daemon may start us with standard streams closed; the next file opened, a
+// journal say, would then take what is meant for them.
+void OpenStandardStreams() {
+  int fd = open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
+  if (fd > STDERR_FILENO) close(fd);
+}
+
 }  // namespace
 }  // namespace divvy::app
 
 int main(int argc, char** argv) {
+  divvy::app::OpenStandardStreams();
   const auto failed = static_cast<int>(divvy::app::ExitStatus::kFailed);
   try {
     const int status = divvy::app::Main(argc, argv);
-    if (std::fflush(stdout) == 0) return status;
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
     std::perror("divvy: cannot write to standard output");
   } catch (const std::exception& error) {
     // We do not throw; fmt does when standard output is full or closed.

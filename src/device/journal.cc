@@ -187,7 +187,11 @@ Result<std::optional<JournalRecord>> ReadRecord(const std::string& path) {
   }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return SystemError("cannot read", path);
+  // Copying nothing counts as a failure, but an empty journal is a damaged one.
+  const bool empty = file.peek() == std::ifstream::traits_type::eof();
+  if (!file.is_open() || file.bad() || (!empty && !(text << file.rdbuf()))) {
+    return SystemError("cannot read", path);
+  }
   auto record = Parse(path, text.str());
   if (!record) return Fail(record.error());
   return *std::move(record);

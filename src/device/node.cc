@@ -268,8 +268,9 @@ Result<NodeState> ReadNode(const NvmlLibrary& nvml) {
   for (unsigned i = 0; i < count; ++i) {
     nvml::Device device = nullptr;
     if (const Return code = f.nvmlDeviceGetHandleByIndex_v2(i, &device); code != nvml::kSuccess) {
-      return Fail(
-          NvmlError(code, fmt::format("opening GPU {}", i), "nvmlDeviceGetHandleByIndex_v2"));
+      node.gpus.push_back(Unreadable(
+          i, NvmlError(code, fmt::format("opening GPU {}", i), "nvmlDeviceGetHandleByIndex_v2")));
+      continue;
     }
     auto gpu = ReadDevice(nvml, device);
     // One bad GPU must not hide the others.

@@ -46,15 +46,12 @@ std::string GpuCount(const NodeState& node) {
   return fmt::format("{} GPUs, 0 to {}", node.gpus.size(), node.gpus.size() - 1);
 }
 
-// The kind's own name, so that "h200" in a plan means what it says.
-std::string KindName(const std::string& kind) {
-  const auto model = gpu::FindGpuModel(kind);
-  return model ? (*model)->name : kind;
-}
-
 Result<void> CheckKind(const plan::PlannedGpu& planned, std::string_view file,
                        const GpuState& now) {
-  if (KindName(planned.kind) != now.model.name && planned.kind != now.name) {
+  const auto kind = gpu::FindGpuModel(planned.kind);
+  const bool by_name = planned.kind == now.name || planned.kind == now.model.name;
+  if (!kind && !by_name) return Wrong(file, planned.line, kind.error().message);
+  if (!by_name && (*kind)->name != now.model.name) {
     return Wrong(file, planned.line,
                  fmt::format("the plan is for {}, but {} is {} ({})", planned.kind,
                              plan::Describe(planned.gpu), now.model.name, now.name));

@@ -60,20 +60,30 @@ std::string WhyNever(const GpuModel& model, std::span<const WantedInstance> want
     if (const auto placed = fixed.Place({*start, profile}); !placed) return placed.error().message;
   }
   const std::vector<ProfileIndex> profiles = ProfilesOf(wanted);
-  Tally tally(model);
+  int compute = 0;
+  int memory = 0;
   for (const ProfileIndex profile : profiles) {
-    if (tally.Fits(profile, 0)) {
-      tally.Add(profile, 0);
-      continue;
-    }
-    const auto count = std::ranges::count(profiles, profile);
     const MigProfile& kind = model.profile(profile);
-    if (count > kind.max_instances) {
+    compute += kind.compute_slices;
+    memory += kind.memory_slices;
+    if (const auto count = std::ranges::count(profiles, profile); count > kind.max_instances) {
       return fmt::format("{} holds at most {} {}, not {}", model.name, kind.max_instances,
                          kind.name, count);
     }
-    return fmt::format("{} has too few media engines for {}", model.name,
-                       Describe(model, profiles));
+  }
+  // Engines may run out as well then, but that is not what people look for.
+  if (compute > model.compute_slices || memory > model.memory_slices) {
+    return fmt::format("{} takes {} compute and {} memory slices, while {} has {} and {}",
+                       Describe(model, profiles), compute, memory, model.name, model.compute_slices,
+                       model.memory_slices);
+  }
+  Tally tally(model);
+  for (const ProfileIndex profile : profiles) {
+    if (!tally.Fits(profile, 0)) {
+      return fmt::format("{} has too few media engines for {}", model.name,
+                         Describe(model, profiles));
+    }
+    tally.Add(profile, 0);
   }
   if (PlaceAll(model, {}, wanted)) return "";
   const bool anywhere = std::ranges::none_of(

@@ -184,7 +184,7 @@ TEST(TransitionTest, WhatNoGpuCouldHoldIsSaidSo) {
   EXPECT_EQ(why(A100(), {"4g.20gb@0", "1g.5gb@2"}), "1g.5gb at 2 overlaps 4g.20gb at 0");
   EXPECT_EQ(why(A100(), {"4g.20gb", "4g.20gb"}), "A100-40GB holds at most 1 4g.20gb, not 2");
   EXPECT_EQ(why(A100(), {"3g.20gb", "3g.20gb", "1g.5gb"}),
-            "1g.5gb + 2x 3g.20gb cannot be placed together on one A100-40GB");
+            "1g.5gb + 2x 3g.20gb takes 7 compute and 9 memory slices, while A100-40GB has 7 and 8");
   EXPECT_EQ(why(A100(), {"3g.20gb@0", "4g.20gb"}),
             "3g.20gb + 4g.20gb cannot be placed together on one A100-40GB with the starts given");
   EXPECT_EQ(why(A30(), {"1g.6gb+me", "2g.12gb+me"}),
@@ -238,7 +238,9 @@ TEST(DefragmentationTest, BusyInstancesDoNotMoveAndNothingIsGivenUp) {
   const auto answer = PlanDefragmentation(A100(), Present(A100(), {"1g.5gb@5", "3g.20gb@0!"}),
                                           *A100().FindProfile("4g.20gb"));
   const auto& stuck = std::get<Unreachable>(answer);
-  EXPECT_EQ(stuck.why, "1g.5gb + 3g.20gb + 4g.20gb cannot be placed together on one A100-40GB");
+  EXPECT_EQ(stuck.why,
+            "1g.5gb + 3g.20gb + 4g.20gb takes 8 compute and 9 memory slices, while A100-40GB has 7 "
+            "and 8");
   EXPECT_THAT(stuck.nearest.steps, IsEmpty());
   EXPECT_THAT(stuck.nearest.starts, ElementsAre(5, 0, -1));
   EXPECT_EQ(stuck.nearest.target.front().start, 0);

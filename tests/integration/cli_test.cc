@@ -122,6 +122,9 @@ TEST_F(CliTest, AGpuThatCannotBeReadDoesNotHideTheOthers) {
       node_.Divvy({"gpus"}, {{"DIVVY_NVML_SIM_FAULTS", "nvmlDeviceGetUUID@1=GPU_IS_LOST"}});
   EXPECT_EQ(gpus.exit_status, 0);
   EXPECT_THAT(gpus.out, AllOf(HasSubstr("GPU_IS_LOST"), HasSubstr("GPU 1  NVIDIA H200")));
+  const Finished unopened = node_.Divvy(
+      {"gpus"}, {{"DIVVY_NVML_SIM_FAULTS", "nvmlDeviceGetHandleByIndex_v2@1=GPU_IS_LOST"}});
+  EXPECT_THAT(unopened.out, AllOf(HasSubstr("GPU_IS_LOST"), HasSubstr("GPU 1  NVIDIA H200")));
 }
 
 TEST_F(CliTest, AGpuWithoutMigIsShownAndLeftAlone) {
@@ -150,6 +153,17 @@ TEST_F(CliTest, AChangeDoesNotStopBecauseNobodyListens) {
     EXPECT_THAT(node_.Layout(), HasSubstr("3g.71gb@4[3@0]")) << listener;
     EXPECT_FALSE(node_.HasJournal()) << listener;
   }
+}
+
+TEST_F(CliTest, ClosedStandardStreamsAreNotTakenForFiles) {
+  Init("H200-141GB+mig");
+  const std::string plan = node_.Write("plan.yaml", kPlan);
+  RunProgram({"/bin/sh", "-c", std::string(DIVVY_PATH) + " apply " + plan + " --yes >&- 2>&- <&-"},
+             node_.Environment());
+  EXPECT_THAT(node_.Layout(), HasSubstr("3g.71gb@4[3@0]"));
+  std::string holder;
+  std::getline(std::ifstream(node_.state_dir() + "/lock"), holder);
+  EXPECT_THAT(holder, Not(HasSubstr("GPU")));
 }
 
 TEST_F(CliTest, WithoutADriverItSaysSo) {
@@ -268,6 +282,8 @@ TEST_F(CliTest, WhenUndoingFailsTooTheJournalStays) {
   EXPECT_EQ(node_.Divvy({"apply", "--recover"}).exit_status, 0);
   EXPECT_EQ(node_.Layout(), before);
   EXPECT_THAT(node_.Divvy({"apply", "--recover"}).out, HasSubstr("Nothing to recover"));
+  EXPECT_TRUE(
+      json::parse(node_.Divvy({"apply", "--recover", "-o", "json"}).out)["outcome"].is_null());
 }
 
 TEST_F(CliTest, RecoveryGoesOnWhereTheWayBackIsTaken) {
@@ -377,6 +393,8 @@ TEST_F(CliTest, BadPlansAreRefusedWithPlaceValueAndWhatWouldBeRight) {
                 "5ms");
   ExpectRefused("version: 1\ngpus: [{gpu: 0, kind: H100-80GB, instances: []}]\n",
                 "the plan is for H100-80GB, but GPU 0 is H200-141GB");
+  ExpectRefused("version: 1\ngpus: [{gpu: 0, kind: h20, instances: []}]\n",
+                "could be H20-96GB or H200-141GB");
   ExpectRefused("version: 1\ngpus: [{gpu: 3, kind: H200-141GB, instances: []}]\n", "no GPU 3");
 }
 
@@ -456,6 +474,10 @@ TEST_F(CliTest, AFullDiskOnStandardOutputIsAnError) {
       {"/bin/sh", "-c", std::string(DIVVY_PATH) + " layouts h200 --all > /dev/full"}, {});
   EXPECT_EQ(full.exit_status, 1);
   EXPECT_THAT(full.err, HasSubstr("No space left"));
+  Init("H200-141GB+mig");
+  const std::string dry = std::string(DIVVY_PATH) + " apply " + node_.Write("plan.yaml", kPlan) +
+                          " --dry-run > /dev/full";
+  EXPECT_EQ(RunProgram({"/bin/sh", "-c", dry}, node_.Environment()).exit_status, 1);
 }
 
 }  // namespace
