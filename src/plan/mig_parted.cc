@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/spelling.h"
+#include "base/text_safety.h"
+#include "base/yaml_reader.h"
+#include "base/yaml_tree.h"
 #include "gpu/catalogue.h"
-#include "plan/text_safety.h"
-#include "plan/yaml_reader.h"
-#include "plan/yaml_tree.h"
 
 namespace divvy::plan {
 namespace {

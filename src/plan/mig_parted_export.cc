@@ -6,8 +6,8 @@
 #include <map>
 #include <vector>
 
+#include "base/text_safety.h"
 #include "plan/mig_parted.h"
-#include "plan/text_safety.h"
 
 namespace divvy::plan {
 namespace {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "plan/text_safety.h"
-#include "plan/yaml_reader.h"
-#include "plan/yaml_tree.h"
+#include "base/text_safety.h"
+#include "base/yaml_reader.h"
+#include "base/yaml_tree.h"
 
 namespace divvy::plan {
 namespace {

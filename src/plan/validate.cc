@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/spelling.h"
+#include "base/text_safety.h"
 #include "gpu/catalogue.h"
-#include "plan/text_safety.h"
 
 namespace divvy::plan {
 namespace {

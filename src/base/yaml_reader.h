@@ -1,19 +1,22 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/number.h"
 #include "base/result.h"
-#include "plan/yaml_tree.h"
+#include "base/time.h"
+#include "base/yaml_tree.h"
 
-namespace divvy::plan {
+namespace divvy {
 
-// A range of whole numbers, both ends included.
-struct IntRange {
-  int least;
-  int most;
+// A range of times, both ends included.
+struct TimeRange {
+  Duration least;
+  Duration most;
 };
 
 // Takes typed values out of YAML nodes and remembers the first thing that is
@@ -48,10 +51,25 @@ class YamlReader {
 
   int Integer(std::string_view key, const YamlNode& node, IntRange range);
 
+  // From 0 to 2^64 - 1.
+  std::uint64_t Unsigned(std::string_view key, const YamlNode& node);
+
+  double Real(std::string_view key, const YamlNode& node, RealRange range);
+
+  // A number with its unit: 250us, 20ms, 1.5s, 10min, 24h.
+  Duration Time(std::string_view key, const YamlNode& node, TimeRange range);
+
   // A percentage from 1 to 100: 50, "50" or 50%.
   int Percentage(std::string_view key, const YamlNode& node);
 
   bool Boolean(std::string_view key, const YamlNode& node);
+
+  // One of `choices`.
+  std::string Choice(std::string_view key, const YamlNode& node,
+                     std::span<const std::string_view> choices);
+
+  // The path of a file: 1 to 4096 bytes.
+  std::string Path(std::string_view key, const YamlNode& node);
 
   // A name that IsName allows; a number counts as one.
   std::string Name(std::string_view key, const YamlNode& node);
@@ -66,8 +84,8 @@ class YamlReader {
   Error error_{ErrorCode::kInvalidArgument, {}};
 };
 
-// The whole decimal number that `text` is, without leading zeros or plus sign;
-// nothing for anything else or for what an int cannot hold.
-[[nodiscard]] std::optional<int> ParseInteger(std::string_view text);
+// A time as YamlReader::Time reads it, in the largest unit that needs no fraction:
+// "20ms", "1h".
+[[nodiscard]] std::string Describe(Duration time);
 
-}  // namespace divvy::plan
+}  // namespace divvy

@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace divvy::plan {
+namespace divvy {
 
 // A value in a YAML file, with the line it stands on. A plain value.
 struct YamlNode {
@@ -35,4 +35,4 @@ struct YamlNode {
 // file over 1 MiB has no line to blame.
 [[nodiscard]] Result<YamlNode> ParseYaml(std::string_view text, std::string_view file_name);
 
-}  // namespace divvy::plan
+}  // namespace divvy

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace divvy::plan {
+namespace divvy {
 
 // A place in a text that a file of ours may not contain, and why.
 struct UnsafeByte {
@@ -27,4 +27,4 @@ struct UnsafeByte {
 // cut to about 40 characters.
 [[nodiscard]] std::string Quoted(std::string_view text);
 
-}  // namespace divvy::plan
+}  // namespace divvy

@@ -1,10 +1,10 @@
-#include "plan/text_safety.h"
+#include "base/text_safety.h"
 
 #include <fmt/format.h>
 
 #include <cstdint>
 
-namespace divvy::plan {
+namespace divvy {
 namespace {
 
 // One character of UTF-8. Length 0 marks a malformed sequence.
@@ -44,7 +44,7 @@ std::string WhyUnsafe(std::string_view text, std::size_t at, bool indenting) {
     case '\n':
       return {};
     case '\t':
-      return indenting ? "a tab indents this line; YAML indents with spaces" : "";
+      return indenting ? "a tab indents this line; use spaces" : "";
     case '\r':
       if (at + 1 < text.size() && text[at + 1] == '\n') return {};
       return "a carriage return without a line feed; lines end with \\n or \\r\\n";
@@ -110,4 +110,4 @@ std::string Quoted(std::string_view text) {
   return quoted + "'";
 }
 
-}  // namespace divvy::plan
+}  // namespace divvy

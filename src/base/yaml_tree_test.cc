@@ -1,11 +1,11 @@
-#include "plan/yaml_tree.h"
+#include "base/yaml_tree.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace divvy::plan {
+namespace divvy {
 namespace {
 
 using ::testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST(YamlTreeTest, SyntaxErrorHasTheParsersPosition) {
 }
 
 }  // namespace
-}  // namespace divvy::plan
+}  // namespace divvy

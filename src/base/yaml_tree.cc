@@ -1,4 +1,4 @@
-#include "plan/yaml_tree.h"
+#include "base/yaml_tree.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/depthguard.h>
@@ -12,9 +12,9 @@
 #include <sstream>
 #include <utility>
 
-#include "plan/text_safety.h"
+#include "base/text_safety.h"
 
-namespace divvy::plan {
+namespace divvy {
 namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
@@ -205,4 +205,4 @@ Result<YamlNode> ParseYaml(std::string_view text, std::string_view file_name) {
   return builder.TakeRoot();
 }
 
-}  // namespace divvy::plan
+}  // namespace divvy

@@ -1,14 +1,13 @@
-#include "plan/yaml_reader.h"
+#include "base/yaml_reader.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/spelling.h"
-#include "plan/text_safety.h"
+#include "base/text_safety.h"
 
-namespace divvy::plan {
+namespace divvy {
 namespace {
 
 std::string_view NameOf(YamlNode::Kind kind) {
@@ -23,6 +22,29 @@ std::string_view NameOf(YamlNode::Kind kind) {
       return "a mapping";
   }
   return "";
+}
+
+struct TimeUnit {
+  std::string_view name;
+  std::int64_t nanoseconds;
+};
+
+// Largest first.
+constexpr TimeUnit kTimeUnits[] = {{"h", 3'600'000'000'000},
+                                   {"min", 60'000'000'000},
+                                   {"s", 1'000'000'000},
+                                   {"ms", 1'000'000},
+                                   {"us", 1'000}};
+
+// The time that `text` is, in nanoseconds.
+std::optional<double> ParseTime(std::string_view text) {
+  const std::size_t digits = text.find_last_of("0123456789.") + 1;  // 0 when there is none.
+  const auto number = ParseReal(text.substr(0, digits));
+  const std::string_view name = text.substr(digits);
+  for (const TimeUnit& unit : kTimeUnits) {
+    if (number && name == unit.name) return *number * static_cast<double>(unit.nanoseconds);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -73,7 +95,7 @@ std::optional<std::string_view> YamlReader::Scalar(std::string_view key, const Y
 }
 
 int YamlReader::Integer(std::string_view key, const YamlNode& node, IntRange range) {
-  const std::string wanted = fmt::format("a whole number from {} to {}", range.least, range.most);
+  const std::string wanted = Describe(range);
   const auto text = Scalar(key, node, wanted);
   if (!text) return range.least;
   const auto number = ParseInteger(*text);
@@ -81,6 +103,66 @@ int YamlReader::Integer(std::string_view key, const YamlNode& node, IntRange ran
   const std::string_view unquote = number && node.quoted ? ", without quotes" : "";
   Complain(node.line, fmt::format("{}: {} is not {}{}", key, Quoted(*text), wanted, unquote));
   return range.least;
+}
+
+std::uint64_t YamlReader::Unsigned(std::string_view key, const YamlNode& node) {
+  constexpr std::string_view kWanted = "a whole number from 0 to 18446744073709551615";
+  const auto text = Scalar(key, node, kWanted);
+  if (!text) return 0;
+  const auto number = ParseUnsigned(*text);
+  if (number && !node.quoted) return *number;
+  const std::string_view unquote = number ? ", without quotes" : "";
+  Complain(node.line, fmt::format("{}: {} is not {}{}", key, Quoted(*text), kWanted, unquote));
+  return 0;
+}
+
+double YamlReader::Real(std::string_view key, const YamlNode& node, RealRange range) {
+  const std::string wanted = Describe(range);
+  const auto text = Scalar(key, node, wanted);
+  if (!text) return range.least;
+  const auto number = ParseReal(*text);
+  if (number && !node.quoted && range.least <= *number && *number <= range.most) return *number;
+  const std::string_view unquote = number && node.quoted ? ", without quotes" : "";
+  Complain(node.line, fmt::format("{}: {} is not {}{}", key, Quoted(*text), wanted, unquote));
+  return range.least;
+}
+
+Duration YamlReader::Time(std::string_view key, const YamlNode& node, TimeRange range) {
+  const std::string wanted =
+      fmt::format("a time from {} to {} with its unit (us, ms, s, min or h), such as 20ms",
+                  Describe(range.least), Describe(range.most));
+  const auto text = Scalar(key, node, wanted);
+  if (!text) return range.least;
+  const auto nanoseconds = ParseTime(*text);
+  // Compared before the conversion, which a number too large would not survive.
+  if (nanoseconds && static_cast<double>(range.least.count()) <= *nanoseconds &&
+      *nanoseconds <= static_cast<double>(range.most.count())) {
+    return FromMilliseconds(*nanoseconds / 1e6);
+  }
+  Complain(node.line, fmt::format("{}: {} is not {}", key, Quoted(*text), wanted));
+  return range.least;
+}
+
+std::string YamlReader::Choice(std::string_view key, const YamlNode& node,
+                               std::span<const std::string_view> choices) {
+  const auto text = Scalar(key, node, OneOf(choices));
+  if (!text) return {};
+  if (std::ranges::find(choices, *text) == choices.end()) {
+    Complain(node.line, fmt::format("{}: {} is not {}{}", key, Quoted(*text), OneOf(choices),
+                                    DidYouMean(*text, choices)));
+  }
+  return std::string(*text);
+}
+
+std::string YamlReader::Path(std::string_view key, const YamlNode& node) {
+  constexpr std::size_t kLongest = 4096;
+  const auto text = Scalar(key, node, "the path of a file");
+  if (!text) return {};
+  if (text->empty() || text->size() > kLongest) {
+    Complain(node.line, fmt::format("{}: {} is not the path of a file, 1 to {} bytes", key,
+                                    Quoted(*text), kLongest));
+  }
+  return std::string(*text);
 }
 
 int YamlReader::Percentage(std::string_view key, const YamlNode& node) {
@@ -116,14 +198,13 @@ std::string YamlReader::Name(std::string_view key, const YamlNode& node) {
   return std::string(*text);
 }
 
-std::optional<int> ParseInteger(std::string_view text) {
-  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
-  // YAML 1.1 reads 010 as eight; nobody who writes it is sure what they mean.
-  if (digits.starts_with('0') && text != "0") return std::nullopt;
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
+std::string Describe(Duration time) {
+  for (const TimeUnit& unit : kTimeUnits) {
+    if (time.count() % unit.nanoseconds == 0) {
+      return fmt::format("{}{}", time.count() / unit.nanoseconds, unit.name);
+    }
+  }
+  return fmt::format("{}us", static_cast<double>(time.count()) / 1e3);
 }
 
-}  // namespace divvy::plan
+}  // namespace divvy
