@@ -1,0 +1,126 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/random.h"
+#include "base/result.h"
+#include "workload/fleet.h"
+#include "workload/profile_file.h"
+#include "workload/profile_import.h"
+#include "workload/trace_file.h"
+
+// Files come from people and networks: whatever bytes they hold, a parser gives a
+// value or kInvalidArgument. The sanitizers see to the rest.
+
+namespace divvy::workload {
+namespace {
+
+constexpr int kRounds = 2'000;
+
+// Bytes and pieces that parsers trip over.
+constexpr std::string_view kPieces[] = {
+    ",",     "\n",     "\"", "\"\"", "\r\n", "\r", "-",  "0",  "999", "nan", "inf",
+    "1e308", "1e-320", ":",  "{",    "}",    "[",  "]",  "&a", "*a",  "!!x", "\t",
+    "\x80",  "\xff",   "#",  "'",    " ",    "g",  "sm", ".",  "+",   "~"};
+
+std::string Mutated(std::string text, Random& random) {
+  const auto edits = 1 + random.Below(4);
+  for (std::uint64_t i = 0; i < edits && !text.empty(); ++i) {
+    const auto at = static_cast<std::size_t>(random.Below(text.size()));
+    const auto length = std::min<std::size_t>(1 + random.Below(12), text.size() - at);
+    switch (random.Below(5)) {
+      case 0:
+        text[at] = static_cast<char>(random.Below(256));
+        break;
+      case 1:
+        text.erase(at, length);
+        break;
+      case 2:
+        text.insert(at, kPieces[random.Below(std::size(kPieces))]);
+        break;
+      case 3:
+        text.insert(at, text.substr(at, length));
+        break;
+      default:
+        text.resize(at);
+    }
+  }
+  return text;
+}
+
+// Runs `parse` over mutations of `text`; some must be refused and some must pass,
+// or the mutations are not worth having.
+template <typename Parse>
+void ExpectValueOrInvalidArgument(const std::string& text, std::uint64_t seed, Parse parse) {
+  ASSERT_TRUE(parse(text));
+  Random random(seed);
+  int passed = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string mutated = Mutated(text, random);
+    const auto result = parse(mutated);
+    passed += result ? 1 : 0;
+    if (result) continue;
+    ASSERT_EQ(result.error().code, ErrorCode::kInvalidArgument) << mutated;
+    ASSERT_TRUE(result.error().message.starts_with("f:")) << result.error().message;
+  }
+  EXPECT_GT(passed, kRounds / 100);
+  EXPECT_LT(passed, kRounds);
+}
+
+TEST(AnyBytesTest, Profiles) {
+  ExpectValueOrInvalidArgument(
+      "model,partition,processes,batch,latency_ms,p95_ms,utilization,memory_mib,gpu,source\n"
+      "a,1g,1,1,5,6,0.5,900,A100-80GB,\"x, y\"\na,1g,1,2,7,8,0.6,950,A100-80GB,\"x, y\"\n"
+      "a,1g,1,4,9,9,0.7,,A100-80GB,\"x, y\"\na,3g.40gb,2,8,12,,,,A100-80GB,\"x, y\"\n"
+      "b,60sm,1,1,1.5,,,,,\n",
+      1, [](const std::string& text) { return ParseProfiles(text, "f"); });
+}
+
+TEST(AnyBytesTest, ForeignTables) {
+  ExpectValueOrInvalidArgument(
+      "model,mig_gpc,batch,mps_procs,throughput_per_proc_rps,latency_ms_from_thr,status\n"
+      "n,1,1,1,100,10,ok\nn,1,2,1,110,18.2,ok\nn,1,4,1,400,10,ok\nn,1,4,2,400,10,ok\n"
+      "n,1,8,1,,,oom\n",
+      2,
+      [](const std::string& text) { return ImportProfiles(ForeignTable::kParvaGpu, text, "f"); });
+  ExpectValueOrInvalidArgument(
+      "gpu,kind,model,seq_len,batch,mig_profile,latency_ms,gract_mean,fb_used_mib_mean\n"
+      "A100-80GB,infer,bert,64,1,1g.10gb,5,0.4,1000\nA100-80GB,infer,bert,128,1,1g.10gb,5,0.4,\n"
+      "A100-80GB,train,vit,,1,1g.10gb,5,0.4,1000\n",
+      3, [](const std::string& text) { return ImportProfiles(ForeignTable::kMigPerf, text, "f"); });
+}
+
+TEST(AnyBytesTest, Traces) {
+  const auto parse = [](const std::string& text) { return ParseTrace(text, "f"); };
+  ExpectValueOrInvalidArgument("arrival_s,model,batch\n0,a,1\n0.5,b,4\n1e1,\"a\",65536\n", 4,
+                               parse);
+  ExpectValueOrInvalidArgument(
+      "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
+      "2023-11-16 18:17:04.0319600,3180,8\n2024-02-29 00:00:00,1,1\n",
+      5, parse);
+}
+
+TEST(AnyBytesTest, Fleets) {
+  ExpectValueOrInvalidArgument(
+      "gpus: {kind: A100-80GB, count: 8}\n"
+      "models:\n"
+      "  - name: a\n"
+      "    profile: {file: p.csv, model: b}\n"
+      "    slo: 20ms\n"
+      "    load:\n"
+      "      rate: 400/s\n"
+      "      arrivals: {gamma: {cv: 2}}\n"
+      "      diurnal: {amplitude: 0.5, period: 1h}\n"
+      "      batch: {lognormal: {median: 6, sigma: 0.9, max: 32}}\n"
+      "    weight: 1\n"
+      "  - {name: c, profile: p.csv, slo: 1s, load: {rate: 9, batch: {empirical: {1: 2, 8: 1}}}}\n"
+      "  - {name: d, profile: p.csv, slo: 1s, load: {trace: t.csv, tokens_per_item: 64}}\n"
+      "jobs: [{name: t, instance: 3g.40gb, count: 2}]\n"
+      "policy: {planner: exact, route: divvy, safety: 0.9, batching_delay: 1, seed: 1}\n",
+      6, [](const std::string& text) { return ParseFleet(text, "f"); });
+}
+
+}  // namespace
+}  // namespace divvy::workload

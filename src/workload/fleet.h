@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "workload/load.h"
+
+// fleet.yaml: GPUs, models, training jobs, policy. docs/formats/fleet.md describes
+// it for its authors.
+
+namespace divvy::workload {
+
+// A file that a fleet names, relative to the fleet's own folder.
+struct FileRef {
+  std::string path;
+  int line = 0;  // Of the fleet file.
+};
+
+struct FleetGpus {
+  std::string kind;          // The catalogue's name, e.g. "A100-80GB".
+  std::optional<int> count;  // Nothing: `auto`, as many as it takes.
+  int line = 0;
+};
+
+// Load from a trace file instead of a recipe.
+struct TraceLoad {
+  FileRef file;
+  int tokens_per_item = 128;
+};
+
+// Batch sizes taken from a trace file; the rest of the recipe stands.
+struct RecipeLoad {
+  Load load;
+  std::optional<FileRef> batches_from = {};
+};
+
+struct FleetModel {
+  std::string name;
+  FileRef profile;
+  std::string profile_model;  // Its name in the profile file; `name` unless said otherwise.
+  Duration slo = {};
+  std::variant<RecipeLoad, TraceLoad> load;
+  double weight = 1;  // Of its goodput against other models'.
+  int priority = 0;   // 0 is served first; up to 7.
+  int line = 0;
+};
+
+// A training job that wants instances of its own.
+struct FleetJob {
+  std::string name;
+  std::string instance;  // A MIG profile of the kind ("3g.40gb") or a size ("3g").
+  int count = 1;
+  int line = 0;
+};
+
+struct FleetPolicy {
+  std::string planner = "exact";  // The names are the planner's and the router's to judge;
+  int planner_line = 0;           // these lines are for their complaints.
+  std::string route = "divvy";
+  int route_line = 0;
+  double safety = 0.9;          // Share of the SLO that a plan may use.
+  double batching_delay = 1.0;  // Wait for a batch to form, in batch latencies.
+  std::uint64_t seed = 1;
+};
+
+struct Fleet {
+  FleetGpus gpus;
+  std::vector<FleetModel> models;  // At least one; names differ.
+  std::vector<FleetJob> jobs;
+  FleetPolicy policy;
+};
+
+// Reads a fleet. Checks form and ranges, that names differ, that the kind is known
+// and that it has the instances of the jobs; files that the fleet names are the
+// caller's to open. Any bytes give a value or
+// kInvalidArgument with "FILE:LINE: what is wrong, and what would be right".
+[[nodiscard]] Result<Fleet> ParseFleet(std::string_view text, std::string_view file_name);
+
+}  // namespace divvy::workload
