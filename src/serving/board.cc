@@ -1,0 +1,96 @@
+#include "serving/board.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace divvy::serving {
+
+Board::Board(const Setup& setup) : groups_(setup.models.size()), places_(setup.replicas.size()) {
+  // By model, then size; the table and the lanes tell equals apart.
+  std::map<std::tuple<ModelId, int, std::size_t, int>, std::vector<ReplicaId>> alike;
+  for (std::size_t i = 0; i < setup.replicas.size(); ++i) {
+    const ReplicaSpec& spec = setup.replicas[i];
+    alike[{spec.model, spec.size, spec.table, spec.lanes}].push_back(static_cast<ReplicaId>(i));
+  }
+  for (const auto& [key, replicas] : alike) {
+    const auto& [model, size, table, lanes] = key;
+    Group group{.size = size, .lanes = lanes, .table = &setup.tables[table], .replicas = replicas};
+    group.free_at = Least(replicas.size());
+    group.idle_head = group.idle_tail = replicas.size();
+    groups_[static_cast<std::size_t>(model)].push_back(std::move(group));
+  }
+  for (std::vector<Group>& groups : groups_) {
+    for (Group& group : groups) {
+      for (std::size_t i = 0; i < group.replicas.size(); ++i) {
+        place(group.replicas[i]).group = &group;
+        place(group.replicas[i]).position = i;
+      }
+    }
+  }
+}
+
+std::optional<Duration> Board::Fastest(ModelId model, int items) const {
+  std::optional<Duration> fastest;
+  for (const Group& group : groups(model)) {
+    if (!group.takes(items)) continue;
+    const Duration estimate = group.Estimate(items);
+    if (!fastest || estimate < *fastest) fastest = estimate;
+  }
+  return fastest;
+}
+
+Duration Board::Wait(ReplicaId replica, TimePoint now) const {
+  const Place& here = place(replica);
+  // A batch that runs over its time leaves free_at in the past; the queue behind
+  // it has to be run all the same.
+  return std::max(here.group->free_at[here.position] - now, here.queued_work / here.group->lanes);
+}
+
+void Board::SetUp(ReplicaId replica, bool up, TimePoint now) {
+  Group& group = group_of(replica);
+  group.up += up ? 1 : -1;
+  SetFreeAt(replica, up ? now : TimePoint::max());
+}
+
+void Board::SetFreeAt(ReplicaId replica, TimePoint free_at) {
+  const Place& here = place(replica);
+  here.group->free_at.Set(here.position, free_at);
+}
+
+void Board::PutIdle(ReplicaId replica, TimePoint now) {
+  Place& here = place(replica);
+  if (here.idle) return;
+  Group& group = *here.group;
+  const std::size_t none = group.replicas.size();
+  here.idle = true;
+  here.idle_since = now;
+  here.idle_next = none;
+  here.idle_previous = group.idle_tail;
+  if (group.idle_tail == none) {
+    group.idle_head = here.position;
+  } else {
+    place(group.replicas[group.idle_tail]).idle_next = here.position;
+  }
+  group.idle_tail = here.position;
+}
+
+void Board::TakeIdle(ReplicaId replica) {
+  Place& here = place(replica);
+  if (!here.idle) return;
+  Group& group = *here.group;
+  const std::size_t none = group.replicas.size();
+  here.idle = false;
+  if (here.idle_previous == none) {
+    group.idle_head = here.idle_next;
+  } else {
+    place(group.replicas[here.idle_previous]).idle_next = here.idle_next;
+  }
+  if (here.idle_next == none) {
+    group.idle_tail = here.idle_previous;
+  } else {
+    place(group.replicas[here.idle_next]).idle_previous = here.idle_previous;
+  }
+}
+
+}  // namespace divvy::serving

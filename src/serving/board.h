@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/time.h"
+#include "serving/estimate_error.h"
+#include "serving/least.h"
+#include "serving/request.h"
+#include "serving/setup.h"
+
+namespace divvy::serving {
+
+// Replicas of one model that are alike: same size, same latencies, same lanes.
+struct Group {
+  int size = 0;
+  int lanes = 1;
+  const LatencyTable* table = nullptr;
+  std::vector<ReplicaId> replicas = {};
+  int up = 0;                 // How many take requests.
+  Least free_at{0};           // By position in `replicas`: when its queue would be done, by
+                              // estimate. TimePoint::max() for those that are down.
+  std::size_t idle_head = 0;  // Position of the replica with a free lane that has waited
+  std::size_t idle_tail = 0;  // longest; replicas.size() for none.
+  EstimateError error = {};
+
+  bool takes(int items) const { return up > 0 && items <= table->max_batch(); }
+  bool has_idle() const { return idle_head != replicas.size(); }
+
+  // What a batch is expected to take, error learned so far included.
+  // REQUIRES: takes(items).
+  Duration Estimate(int items) const { return error.Correct((*table)(items)); }
+};
+
+// What policies see of the replicas: groups from small to large per model, their
+// queues and idle lanes. Written by the Dispatcher alone. Not thread-safe.
+class Board {
+ public:
+  explicit Board(const Setup& setup);
+
+  std::span<Group> groups(ModelId model) { return groups_[static_cast<std::size_t>(model)]; }
+  std::span<const Group> groups(ModelId model) const {
+    return groups_[static_cast<std::size_t>(model)];
+  }
+
+  Group& group_of(ReplicaId replica) { return *place(replica).group; }
+  const Group& group_of(ReplicaId replica) const { return *place(replica).group; }
+
+  // Where a replica stands in its group.
+  std::size_t position_of(ReplicaId replica) const { return place(replica).position; }
+
+  // Requests that wait or run at a replica.
+  int pending(ReplicaId replica) const { return place(replica).pending; }
+
+  // Since when its lanes have been waiting. REQUIRES: it is in its group's idle list.
+  TimePoint idle_since(ReplicaId replica) const { return place(replica).idle_since; }
+
+  // The shortest time in which any replica that is up answers so many items;
+  // nothing when none takes them.
+  [[nodiscard]] std::optional<Duration> Fastest(ModelId model, int items) const;
+
+  // The wait until a replica begins what is queued now: no less than its queue.
+  [[nodiscard]] Duration Wait(ReplicaId replica, TimePoint now) const;
+
+  void SetUp(ReplicaId replica, bool up, TimePoint now);
+  void SetFreeAt(ReplicaId replica, TimePoint free_at);
+  void SetQueuedWork(ReplicaId replica, Duration work) { place(replica).queued_work = work; }
+  void AddPending(ReplicaId replica, int requests) { place(replica).pending += requests; }
+
+  // Puts a replica at the end of its group's idle list, or takes it out. Either
+  // twice in a row changes nothing.
+  void PutIdle(ReplicaId replica, TimePoint now);
+  void TakeIdle(ReplicaId replica);
+
+ private:
+  struct Place {
+    Group* group = nullptr;
+    std::size_t position = 0;
+    int pending = 0;
+    Duration queued_work{};
+    bool idle = false;
+    TimePoint idle_since{};
+    std::size_t idle_next = 0;  // Positions in the group, as Group::idle_head.
+    std::size_t idle_previous = 0;
+  };
+
+  Place& place(ReplicaId replica) { return places_[static_cast<std::size_t>(replica)]; }
+  const Place& place(ReplicaId replica) const { return places_[static_cast<std::size_t>(replica)]; }
+
+  std::vector<std::vector<Group>> groups_;  // By model; fixed after construction.
+  std::vector<Place> places_;               // By replica.
+};
+
+}  // namespace divvy::serving

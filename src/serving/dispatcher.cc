@@ -1,0 +1,339 @@
+#include "serving/dispatcher.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace divvy::serving {
+
+std::string_view Describe(Refusal refusal) {
+  switch (refusal) {
+    case Refusal::kTooLarge:
+      return "too large";
+    case Refusal::kNoReplica:
+      return "no replica";
+    case Refusal::kHopeless:
+      return "hopeless";
+    case Refusal::kLost:
+      return "lost";
+  }
+  return "";
+}
+
+Dispatcher::Dispatcher(const Setup& setup, const RouteOptions& options, Executor& executor,
+                       Listener& listener, TimePoint now)
+    : options_(options),
+      executor_(executor),
+      listener_(listener),
+      board_(setup),
+      policy_(MakePolicy(options.name, setup)),
+      late_(policy_->binding() == Policy::Binding::kLate),
+      queues_(late_ ? setup.models.size() : setup.replicas.size()) {
+  int most = 1;
+  for (std::size_t i = 0; i < setup.replicas.size(); ++i) {
+    const ReplicaSpec& spec = setup.replicas[i];
+    const auto id = static_cast<ReplicaId>(i);
+    const auto first = static_cast<LaneId>(lanes_.size());
+    lanes_.insert(lanes_.end(), static_cast<std::size_t>(spec.lanes), Lane{.replica = id});
+    replicas_.push_back({.first_lane = first,
+                         .lanes = spec.lanes,
+                         .idle = spec.lanes,
+                         .up = false,
+                         .queue = late_ ? static_cast<std::size_t>(spec.model) : i,
+                         .model = spec.model,
+                         .group = &board_.group_of(id)});
+    if (!late_ || std::ranges::none_of(queue_users_, [&](ReplicaId user) {
+          return of(user).queue == replicas_.back().queue;
+        })) {
+      queue_users_.push_back(id);
+    }
+    most = std::max(most, setup.tables[spec.table].max_batch());
+    if (spec.up) SetUp(id, now);
+  }
+  forming_.reserve(static_cast<std::size_t>(most));
+  batch_.reserve(static_cast<std::size_t>(most));
+}
+
+void Dispatcher::Submit(const Request& request, TimePoint now) {
+  Route(request, KeyOf(request), now);
+}
+
+TimePoint Dispatcher::KeyOf(const Request& request) const {
+  const TimePoint base = options_.by_deadline ? request.deadline : request.arrival;
+  return base + request.priority * (request.deadline - request.arrival);
+}
+
+void Dispatcher::Route(const Request& request, TimePoint key, TimePoint now) {
+  const auto fastest = board_.Fastest(request.model, request.batch);
+  if (!fastest) return listener_.Refused(request, WhyNobody(request.model), now);
+  if (options_.shed && now + *fastest > request.deadline) {
+    return listener_.Refused(request, Refusal::kHopeless, now);
+  }
+  const auto choice = policy_->Choose(board_, request, now);
+  if (late_) {
+    Enqueue(static_cast<std::size_t>(request.model), pool_.Take(request, key), Duration(0));
+    if (choice) StartWhatFits(*choice, now);
+    // A policy that does not look at the time may choose a lane that passes over it.
+    if (options_.shed && !options_.by_deadline) OfferToIdle(request.model, now);
+    return;
+  }
+  Check(choice.has_value(), "a policy finds a replica where one takes the request");
+  const Group& group = board_.group_of(*choice);
+  const Duration estimate = group.Estimate(request.batch);
+  if (options_.shed && now + board_.Wait(*choice, now) + estimate > request.deadline) {
+    return listener_.Refused(request, Refusal::kHopeless, now);
+  }
+  Enqueue(of(*choice).queue, pool_.Take(request, key), (*group.table)(request.batch));
+  board_.AddPending(*choice, 1);
+  StartWhatFits(*choice, now);
+  UpdateFreeAt(*choice, now);
+}
+
+Refusal Dispatcher::WhyNobody(ModelId model) const {
+  const auto groups = board_.groups(model);
+  const bool any = std::ranges::any_of(groups, [](const Group& group) { return group.up > 0; });
+  return any ? Refusal::kTooLarge : Refusal::kNoReplica;
+}
+
+void Dispatcher::Enqueue(std::size_t queue, SlotIndex slot, Duration work) {
+  queues_[queue].Insert(pool_, slot, work);
+  ++waiting_;
+}
+
+// Takes a request out of the queue of a replica (or of its model).
+void Dispatcher::Dequeue(const Replica& replica, SlotIndex slot) {
+  const int batch = pool_[slot].request.batch;
+  queues_[replica.queue].Remove(pool_, slot, late_ ? Duration(0) : (*replica.group->table)(batch));
+  --waiting_;
+}
+
+bool Dispatcher::Hopeless(const Replica& replica, const Request& request, TimePoint now) const {
+  if (!late_) return now + replica.group->Estimate(request.batch) > request.deadline;
+  const auto fastest = board_.Fastest(request.model, request.batch);
+  return !fastest || now + *fastest > request.deadline;
+}
+
+// True when `request` may join `batch` on a lane of `replica` that starts now.
+bool Dispatcher::Admits(const Replica& replica, const Batch& batch, const Request& request,
+                        TimePoint now) const {
+  const Group& group = *replica.group;
+  const int items = batch.items + request.batch;
+  if (items > group.table->max_batch()) return false;
+  const TimePoint end = now + group.Estimate(items);
+  if (batch.items == 0) return !options_.shed || end <= request.deadline;
+  if (end > batch.deadline) return false;
+  if (end <= request.deadline) return true;
+  // Where nothing is shed, one that is late anyway may come along.
+  return !options_.shed && now + group.Estimate(request.batch) > request.deadline;
+}
+
+// Chooses the next batch for `replica` into forming_; its items, 0 for none.
+int Dispatcher::Form(ReplicaId id, TimePoint now) {
+  const Replica& replica = of(id);
+  const Group& group = *replica.group;
+  const RequestQueue& queue = queues_[replica.queue];
+  forming_.clear();
+  Batch batch;
+  int looked = 0;
+  for (SlotIndex slot = queue.head(); slot != kNoSlot && looked < kLookAhead;) {
+    const Request& request = pool_[slot].request;
+    const SlotIndex next = pool_[slot].next;
+    if (options_.shed && batch.items == 0 && Hopeless(replica, request, now)) {
+      Dequeue(replica, slot);
+      if (!late_) board_.AddPending(id, -1);
+      listener_.Refused(request, Refusal::kHopeless, now);
+      pool_.Give(slot);
+    } else if (Admits(replica, batch, request, now)) {
+      forming_.push_back(slot);
+      batch.items += request.batch;
+      if (now + group.Estimate(batch.items) <= request.deadline) {
+        batch.deadline = std::min(batch.deadline, request.deadline);
+      }
+      if (!options_.merge || batch.items == group.table->max_batch()) break;
+      if (now + group.Estimate(batch.items + 1) > batch.deadline) break;
+      ++looked;
+    } else {
+      ++looked;
+    }
+    slot = next;
+  }
+  return batch.items;
+}
+
+bool Dispatcher::StartBatch(ReplicaId id, TimePoint now) {
+  const int items = Form(id, now);
+  if (items == 0) return false;
+  Replica& replica = of(id);
+  auto lane_id = static_cast<std::size_t>(replica.first_lane);
+  while (lanes_[lane_id].batch != kNoSlot) ++lane_id;
+  Lane& lane = lanes_[lane_id];
+
+  batch_.clear();
+  for (const SlotIndex slot : forming_) {
+    Dequeue(replica, slot);
+    pool_[slot].next = lane.batch;
+    lane.batch = slot;
+    batch_.push_back(pool_[slot].request);
+  }
+  const Group& group = *replica.group;
+  lane.items = items;
+  lane.started = now;
+  lane.expected_end = now + group.Estimate(items);
+  if (late_) board_.AddPending(id, static_cast<int>(forming_.size()));
+  if (--replica.idle == 0) board_.TakeIdle(id);
+  executor_.Start(static_cast<LaneId>(lane_id), batch_, items, (*group.table)(items));
+  return true;
+}
+
+void Dispatcher::StartWhatFits(ReplicaId id, TimePoint now) {
+  while (of(id).idle > 0 && StartBatch(id, now)) {
+  }
+}
+
+// After a lane of `id` became free, or the replica came up.
+void Dispatcher::UseIdleLanes(ReplicaId id, TimePoint now) {
+  const Replica& replica = of(id);
+  if (!replica.up && late_) return;
+  StartWhatFits(id, now);
+  if (late_ && replica.idle > 0) board_.PutIdle(id, now);
+  if (!late_ && replica.up) UpdateFreeAt(id, now);
+}
+
+void Dispatcher::Finished(LaneId id, TimePoint now) {
+  Lane& lane = lanes_[static_cast<std::size_t>(id)];
+  Check(lane.batch != kNoSlot, "a lane finishes what it started");
+  const Service service{lane.replica, lane.started, now, lane.items};
+  Replica& replica = of(lane.replica);
+  if (options_.learn) {
+    replica.group->error.Learn((*replica.group->table)(lane.items), now - lane.started);
+  }
+  int served = 0;
+  for (SlotIndex slot = lane.batch; slot != kNoSlot; ++served) {
+    listener_.Answered(pool_[slot].request, service);
+    const SlotIndex next = pool_[slot].next;
+    pool_.Give(slot);
+    slot = next;
+  }
+  board_.AddPending(lane.replica, -served);
+  lane.batch = kNoSlot;
+  ++replica.idle;
+  UseIdleLanes(lane.replica, now);
+  WakeOthers(replica, now);
+}
+
+// After requests left a queue that all share: those that were beyond an idle
+// lane's look-ahead may have come into its sight. Rare, since somebody must rest
+// while a long queue waits for somebody else.
+void Dispatcher::WakeOthers(const Replica& replica, TimePoint now) {
+  if (late_ && queues_[replica.queue].size() >= kLookAhead) OfferToIdle(replica.model, now);
+}
+
+void Dispatcher::OfferToIdle(ModelId model, TimePoint now) {
+  for (const Group& group : board_.groups(model)) {
+    if (group.has_idle()) StartWhatFits(group.replicas[group.idle_head], now);
+  }
+}
+
+void Dispatcher::Failed(LaneId id, TimePoint now) {
+  Lane& lane = lanes_[static_cast<std::size_t>(id)];
+  Check(lane.batch != kNoSlot, "a lane fails at what it started");
+  displaced_.clear();
+  for (SlotIndex slot = lane.batch; slot != kNoSlot; slot = pool_[slot].next) {
+    displaced_.push_back(slot);
+  }
+  board_.AddPending(lane.replica, -static_cast<int>(displaced_.size()));
+  lane.batch = kNoSlot;
+  ++of(lane.replica).idle;
+  for (const SlotIndex slot : displaced_) {
+    const auto [request, key, next, previous] = pool_[slot];
+    pool_.Give(slot);
+    const auto fastest = board_.Fastest(request.model, request.batch);
+    if (fastest && now + *fastest <= request.deadline) {
+      Route(request, key, now);
+    } else {
+      listener_.Refused(request, Refusal::kLost, now);
+    }
+  }
+  UseIdleLanes(lane.replica, now);
+  WakeOthers(of(lane.replica), now);
+}
+
+void Dispatcher::SetUp(ReplicaId id, TimePoint now) {
+  Replica& replica = of(id);
+  if (replica.up) return;
+  replica.up = true;
+  board_.SetUp(id, true, now);
+  UseIdleLanes(id, now);
+}
+
+void Dispatcher::SetDown(ReplicaId id, TimePoint now) {
+  Replica& replica = of(id);
+  if (!replica.up) return;
+  replica.up = false;
+  board_.SetUp(id, false, now);
+  board_.TakeIdle(id);
+
+  // What the replica had queued finds another; of a queue that all share, only
+  // what nobody takes any more must go.
+  displaced_.clear();
+  const RequestQueue& queue = queues_[replica.queue];
+  for (SlotIndex slot = queue.head(); slot != kNoSlot; slot = pool_[slot].next) {
+    const Request& request = pool_[slot].request;
+    if (!late_ || !board_.Fastest(request.model, request.batch)) displaced_.push_back(slot);
+  }
+  for (const SlotIndex slot : displaced_) Dequeue(replica, slot);
+  if (!late_) board_.AddPending(id, -static_cast<int>(displaced_.size()));
+  for (const SlotIndex slot : displaced_) {
+    const auto [request, key, next, previous] = pool_[slot];
+    pool_.Give(slot);
+    Route(request, key, now);
+  }
+}
+
+void Dispatcher::Expire(TimePoint now) {
+  if (!options_.shed) return;
+  for (const ReplicaId id : queue_users_) {
+    const Replica& replica = of(id);
+    const RequestQueue& queue = queues_[replica.queue];
+    bool changed = false;
+    while (!queue.empty() && Hopeless(replica, pool_[queue.head()].request, now)) {
+      const SlotIndex slot = queue.head();
+      Dequeue(replica, slot);
+      if (!late_) board_.AddPending(id, -1);
+      listener_.Refused(pool_[slot].request, Refusal::kHopeless, now);
+      pool_.Give(slot);
+      changed = true;
+    }
+    if (changed && !late_ && replica.up) UpdateFreeAt(id, now);
+  }
+}
+
+// What is queued at a replica, in the time of one lane.
+Duration Dispatcher::QueuedWork(const Replica& replica) const {
+  const RequestQueue& queue = queues_[replica.queue];
+  const Group& group = *replica.group;
+  if (!options_.merge) return group.error.Correct(queue.work());
+  const int most = group.table->max_batch();
+  const auto rest = static_cast<int>(queue.items() % most);
+  const Duration full = queue.items() / most * group.Estimate(most);
+  return rest == 0 ? full : full + group.Estimate(rest);
+}
+
+void Dispatcher::UpdateFreeAt(ReplicaId id, TimePoint now) {
+  const Replica& replica = of(id);
+  if (replica.idle > 0) {
+    board_.SetQueuedWork(id, Duration(0));
+    board_.SetFreeAt(id, now);
+    return;
+  }
+  const Duration queued = QueuedWork(replica);
+  Duration work = queued;
+  const auto first = static_cast<std::size_t>(replica.first_lane);
+  for (std::size_t i = first; i < first + static_cast<std::size_t>(replica.lanes); ++i) {
+    work += std::max(Duration(0), lanes_[i].expected_end - now);
+  }
+  board_.SetQueuedWork(id, queued);
+  board_.SetFreeAt(id, now + work / replica.lanes);
+}
+
+}  // namespace divvy::serving

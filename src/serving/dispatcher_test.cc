@@ -1,0 +1,194 @@
+#include "serving/dispatcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "serving/test_harness.h"
+
+namespace divvy::serving {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(DispatcherTest, MergesWhatWaitsWhenALaneIsFree) {
+  Harness harness(Equal(1), "divvy");
+  harness.Submit(1, 0, 100);
+  for (std::uint64_t tag = 2; tag <= 5; ++tag) harness.Submit(tag, 1, 100, 2);
+  ASSERT_EQ(harness.starts.size(), 1U);
+  harness.Finish(0, 10);
+  ASSERT_EQ(harness.starts.size(), 2U);
+  EXPECT_THAT(harness.starts[1].tags, ElementsAre(2, 3, 4, 5));
+  EXPECT_EQ(harness.starts[1].items, 8);
+  EXPECT_EQ(harness.starts[1].expected, Ms(17));
+}
+
+TEST(DispatcherTest, NeverMergesAMemberPastItsDeadline) {
+  Harness harness(Equal(1), "divvy");
+  harness.Submit(1, 0, 100);
+  harness.Submit(2, 1, 21);      // Alone from 10 to 20; with two more items until 22.
+  harness.Submit(3, 1, 100, 1);  // With 2: until 21.
+  harness.Submit(4, 1, 101, 1);  // With both: until 22, and 2 must be done at 22: still fits.
+  harness.Submit(5, 1, 102, 1);  // With all: until 23, too late for 2.
+  harness.Finish(0, 10);
+  ASSERT_EQ(harness.starts.size(), 2U);
+  EXPECT_THAT(harness.starts[1].tags, ElementsAre(2, 3, 4));
+}
+
+TEST(DispatcherTest, WithoutMergingEachRequestRunsAlone) {
+  Harness harness(Equal(1), "divvy-merge");
+  for (std::uint64_t tag = 1; tag <= 3; ++tag) harness.Submit(tag, 0, 100);
+  harness.Finish(0, 10);
+  EXPECT_THAT(harness.starts[1].tags, ElementsAre(2));
+}
+
+TEST(DispatcherTest, ASmallLanePassesOverWhatOnlyALargeOneAnswersInTime) {
+  Harness harness(SmallAndLarge(), "divvy");
+  harness.Submit(1, 0, 50, 1);  // Small lane, until 10.
+  harness.Submit(2, 0, 20, 8);  // Large lane (13 ms); 66 ms on the small one.
+  harness.Submit(3, 0, 30, 8);  // Waits for the large one.
+  harness.Submit(4, 1, 40, 1);
+  harness.Finish(0, 10);
+  ASSERT_EQ(harness.starts.size(), 3U);
+  EXPECT_EQ(harness.starts[2].lane, LaneId{0});
+  EXPECT_THAT(harness.starts[2].tags, ElementsAre(4));
+  harness.Finish(1, 13);
+  EXPECT_EQ(harness.starts[3].lane, LaneId{1});
+  EXPECT_THAT(harness.starts[3].tags, ElementsAre(3));
+}
+
+TEST(DispatcherTest, TheHopelessAreRefusedAtOnceAndNeverFirst) {
+  Harness harness(SmallAndLarge(), "divvy");
+  harness.Submit(1, 0, 5);  // Nobody answers within 5 ms.
+  EXPECT_EQ(harness.RefusalOf(1), Refusal::kHopeless);
+  harness.Submit(2, 0, 100);
+  harness.Submit(3, 0, 100);
+  harness.Submit(4, 1, 8);  // Only the large lane, which is busy until 6, does it in 6.
+  harness.Submit(5, 1, 90);
+  harness.Finish(1, 6);  // 6 + 6 > 9: lost its chance; 5 goes.
+  EXPECT_EQ(harness.RefusalOf(4), Refusal::kHopeless);
+  EXPECT_THAT(harness.starts.back().tags, ElementsAre(5));
+}
+
+TEST(DispatcherTest, ExpireRefusesBehindAWorkerThatHangs) {
+  Harness harness(Equal(1), "divvy");
+  harness.Submit(1, 0, 100);
+  harness.Submit(2, 1, 50);
+  harness.Submit(3, 1, 500);
+  harness.dispatcher().Expire(At(40));
+  EXPECT_THAT(harness.outcomes, IsEmpty());
+  harness.dispatcher().Expire(At(42));
+  EXPECT_EQ(harness.RefusalOf(2), Refusal::kHopeless);
+  EXPECT_EQ(harness.dispatcher().waiting(), 1);
+}
+
+TEST(DispatcherTest, TooLargeAndNoReplicaAreToldApart) {
+  for (const char* route : {"divvy", "elsa", "fifs", "shortest-queue", "weighted"}) {
+    Harness harness(Equal(1), route);
+    harness.Submit(1, 0, 1000, 9);
+    EXPECT_EQ(harness.RefusalOf(1), Refusal::kTooLarge) << route;
+    harness.dispatcher().SetDown(ReplicaId{0}, At(1));
+    harness.Submit(2, 2, 1000, 1);
+    EXPECT_EQ(harness.RefusalOf(2), Refusal::kNoReplica) << route;
+  }
+}
+
+TEST(DispatcherTest, LanesOfOneReplicaRunSideBySide) {
+  for (const char* route : {"divvy", "elsa", "fifs"}) {
+    Harness harness(Equal(1, 3), route);
+    for (std::uint64_t tag = 1; tag <= 4; ++tag) harness.Submit(tag, 0, 100);
+    EXPECT_EQ(harness.starts.size(), 3U) << route;
+    harness.Finish(1, 10);
+    ASSERT_EQ(harness.starts.size(), 4U) << route;
+    EXPECT_EQ(harness.starts[3].lane, LaneId{1}) << route;
+  }
+}
+
+TEST(DispatcherTest, ALowerPriorityIsOvertakenWithinItsBoundOnly) {
+  Harness harness(Equal(1), "divvy-merge");
+  harness.Submit(1, 0, 1000);
+  harness.Submit(2, 0, 100, 1, 1);    // Key: deadline 100 plus one SLO, 200.
+  harness.Submit(3, 90, 100, 1, 0);   // Key 190: overtakes.
+  harness.Submit(4, 101, 100, 1, 0);  // Key 201: does not, though it is more important.
+  EXPECT_EQ(harness.starts.size(), 1U);
+  // Shedding takes out who waits too long, so give the lane back before that.
+  Harness fair(Equal(1), "fifs");
+  fair.Submit(1, 0, 1000);
+  fair.Submit(2, 0, 100, 1, 1);    // Key 100.
+  fair.Submit(3, 90, 100, 1, 0);   // Key 90.
+  fair.Submit(4, 101, 100, 1, 0);  // Key 101.
+  for (const double end : {200, 210, 220, 230}) fair.Finish(0, end);
+  EXPECT_THAT(fair.starts[1].tags, ElementsAre(3));
+  EXPECT_THAT(fair.starts[2].tags, ElementsAre(2));
+  EXPECT_THAT(fair.starts[3].tags, ElementsAre(4));
+}
+
+TEST(DispatcherTest, WhatAFailedWorkerRanIsTriedElsewhereIfTimeAllows) {
+  for (const char* route : {"divvy", "elsa+merge", "fifs+merge"}) {
+    Harness harness(Equal(2), route);
+    harness.Submit(1, 0, 100);
+    harness.Submit(2, 0, 15);
+    ASSERT_EQ(harness.starts.size(), 2U) << route;
+    const ReplicaId failed = harness.dispatcher().replica_of(harness.starts[1].lane);
+    const LaneId other = harness.starts[0].lane;
+    harness.dispatcher().SetDown(failed, At(8));
+    harness.dispatcher().Failed(harness.starts[1].lane, At(8));
+    EXPECT_EQ(harness.RefusalOf(2), Refusal::kLost) << route;
+
+    harness.Submit(3, 9, 100);
+    harness.Finish(static_cast<int>(other), 10);
+    EXPECT_TRUE(harness.outcomes.at(1).answered);
+    ASSERT_EQ(harness.starts.size(), 3U);
+    harness.dispatcher().SetUp(failed, At(12));
+    harness.dispatcher().Failed(harness.starts[2].lane, At(14));
+    ASSERT_EQ(harness.starts.size(), 4U) << route;
+    EXPECT_THAT(harness.starts[3].tags, ElementsAre(3));
+    EXPECT_EQ(harness.outcomes.count(3), 0U);
+  }
+}
+
+TEST(DispatcherTest, TakingAReplicaOutMovesItsQueueAndFinishesItsBatch) {
+  Harness harness(Equal(2), "elsa");
+  for (std::uint64_t tag = 1; tag <= 6; ++tag) harness.Submit(tag, 0, 1000);
+  EXPECT_EQ(harness.dispatcher().board().pending(ReplicaId{0}), 3);
+  harness.dispatcher().SetDown(ReplicaId{0}, At(1));
+  EXPECT_EQ(harness.dispatcher().board().pending(ReplicaId{0}), 1);
+  EXPECT_EQ(harness.dispatcher().board().pending(ReplicaId{1}), 5);
+  harness.Finish(0, 10);
+  EXPECT_EQ(harness.outcomes.size(), 1U);
+  EXPECT_EQ(harness.starts.size(), 2U);  // The drained replica starts nothing more.
+}
+
+TEST(DispatcherTest, TheLastReplicaTakesItsQueueWithIt) {
+  for (const char* route : {"divvy", "elsa", "fifs"}) {
+    Harness harness(Equal(1), route);
+    harness.Submit(1, 0, 1000);
+    harness.Submit(2, 0, 1000);
+    harness.dispatcher().SetDown(ReplicaId{0}, At(1));
+    EXPECT_EQ(harness.RefusalOf(2), Refusal::kNoReplica) << route;
+    EXPECT_EQ(harness.dispatcher().waiting(), 0) << route;
+  }
+}
+
+TEST(DispatcherTest, EstimatesFollowAWorkerThatIsSlowerThanItsProfile) {
+  Harness harness(Equal(1), "divvy");
+  double now = 0;
+  for (std::uint64_t tag = 1; tag <= 200; ++tag) {
+    harness.Submit(tag, now, 1000);
+    now += 15;  // The table says 10.
+    harness.Finish(0, now);
+  }
+  EXPECT_NEAR(harness.dispatcher().board().groups(ModelId{})[0].error.factor(), 1.5, 0.03);
+  harness.Submit(999, now, 14);
+  EXPECT_EQ(harness.RefusalOf(999), Refusal::kHopeless);
+
+  Harness exact(Equal(1), "divvy");
+  for (std::uint64_t tag = 1; tag <= 50; ++tag) {
+    exact.Submit(tag, 10.0 * static_cast<double>(tag), 1000);
+    exact.Finish(0, 10.0 * static_cast<double>(tag) + 10);
+  }
+  EXPECT_EQ(exact.dispatcher().board().groups(ModelId{})[0].error.factor(), 1);
+}
+
+}  // namespace
+}  // namespace divvy::serving
