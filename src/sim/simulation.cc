@@ -1,0 +1,279 @@
+#include "sim/simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/random.h"
+#include "sim/event_queue.h"
+#include "sim/timeline.h"
+
+namespace divvy::sim {
+namespace {
+
+using serving::LaneId;
+using serving::ModelId;
+using serving::Refusal;
+using serving::ReplicaId;
+using serving::Request;
+
+// How often a server would look for requests beyond hope.
+constexpr Duration kExpiryPeriod = std::chrono::milliseconds(5);
+
+struct Event {
+  enum class Kind : std::uint32_t { kArrival, kFinish, kSwitch, kExpiry };
+  Kind kind;
+  std::uint32_t index;  // Of the source, lane or switch.
+};
+
+class Simulation final : public serving::Executor, public serving::Listener {
+ public:
+  Simulation(const serving::Setup& setup, const serving::RouteOptions& route,
+             std::span<const Source> sources, std::span<const Switch> switches,
+             const Options& options)
+      : setup_(setup),
+        options_(options),
+        sources_(sources),
+        switches_(switches),
+        sheds_(route.shed),
+        noise_(options.seed ^ 0x5bd1e995),
+        dispatcher_(setup, route, *this, *this, TimePoint{}) {
+    result_.models.resize(setup.models.size());
+    result_.replicas.resize(setup.replicas.size());
+    for (std::size_t i = 0; i < setup.replicas.size(); ++i) {
+      const auto most = setup.tables[setup.replicas[i].table].max_batch();
+      result_.replicas[i].by_items.resize(static_cast<std::size_t>(most));
+    }
+    if (options.timelines) {
+      for (const serving::ReplicaSpec& spec : setup.replicas) timelines_.emplace_back(spec.lanes);
+    }
+    events_.Reserve(static_cast<std::size_t>(dispatcher_.lanes()) + sources.size() +
+                    switches.size() + 1);
+    streams_.reserve(sources.size());
+    Random seeds(options.seed);
+    for (const Source& source : sources) {
+      const std::uint64_t seed = seeds.Bits();
+      if (const auto* load = std::get_if<workload::Load>(&source.arrivals)) {
+        streams_.emplace_back(*load, seed);
+      } else {
+        streams_.emplace_back(std::get<std::span<const workload::Arrival>>(source.arrivals));
+      }
+    }
+  }
+
+  SimResult Run() {
+    next_batch_.resize(streams_.size());
+    for (std::uint32_t i = 0; i < streams_.size(); ++i) ScheduleArrival(i);
+    for (std::uint32_t i = 0; i < switches_.size(); ++i) {
+      events_.Push(switches_[i].at, {Event::Kind::kSwitch, i});
+    }
+    if (options_.warm_up == 0) counted_from_ = TimePoint{};
+    while (!events_.empty() && !result_.gave_up) {
+      const auto [at, order, what] = events_.next();
+      events_.Pop();
+      now_ = at;
+      ++result_.events;
+      Handle(what);
+    }
+    Conclude();
+    return std::move(result_);
+  }
+
+  // Executor.
+  void Start(LaneId lane, std::span<const Request> batch, int items, Duration expected) override {
+    Duration actual = expected;
+    const ReplicaId replica = dispatcher_.replica_of(lane);
+    if (!options_.spread.empty()) actual = Spread(expected, TableOf(replica));
+    events_.Push(now_ + actual, {Event::Kind::kFinish, static_cast<std::uint32_t>(lane)});
+    if (options_.log != nullptr) {
+      Log("start", "lane={} replica={} requests={} items={} takes_ms={:.6f}",
+          static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(replica), batch.size(),
+          items, Milliseconds(actual));
+    }
+    if (options_.timelines) timelines_[Index(replica)].Add(now_ - TimePoint{}, actual);
+    if (!counted_from_) return;
+    ReplicaResult& result = result_.replicas[Index(replica)];
+    // What runs beyond the last arrival is the price of ending, not of the load.
+    result.busy += actual;
+    ++result.batches;
+    result.requests += batch.size();
+    result.items += static_cast<std::uint64_t>(items);
+    ++result.by_items[static_cast<std::size_t>(items) - 1];
+  }
+
+  // Listener.
+  void Answered(const Request& request, const serving::Service& service) override {
+    const bool in_time = service.finished <= request.deadline;
+    if (options_.log != nullptr) {
+      Log("answer", "id={} latency_ms={:.6f} {}", request.tag,
+          Milliseconds(service.finished - request.arrival), in_time ? "in-time" : "late");
+    }
+    if (!in_time) CountMiss();
+    if (request.tag < options_.warm_up) return;
+    ModelResult& model = result_.models[Index(request.model)];
+    ++model.answered;
+    model.in_time += in_time ? 1 : 0;
+    model.latency.Add(service.finished - request.arrival);
+  }
+
+  void Refused(const Request& request, Refusal why, TimePoint /*now*/) override {
+    if (options_.log != nullptr) Log("refuse", "id={} {}", request.tag, Describe(why));
+    CountMiss();
+    if (request.tag < options_.warm_up) return;
+    ++result_.models[Index(request.model)].refused[static_cast<std::size_t>(why)];
+  }
+
+ private:
+  template <typename Id>
+  static std::size_t Index(Id id) {
+    return static_cast<std::size_t>(id);
+  }
+
+  std::size_t TableOf(ReplicaId replica) const { return setup_.replicas[Index(replica)].table; }
+
+  // A log-normal factor with mean 1.
+  Duration Spread(Duration expected, std::size_t table) {
+    const double sigma = options_.spread[table];
+    if (sigma <= 0) return expected;
+    const double factor = std::exp(sigma * noise_.Normal() - sigma * sigma / 2);
+    const double ns = static_cast<double>(expected.count()) * factor;
+    return std::max(Duration(1), Duration(static_cast<Duration::rep>(ns)));
+  }
+
+  void CountMiss() {
+    ++missed_;
+    if (options_.give_up_after && missed_ > *options_.give_up_after) result_.gave_up = true;
+  }
+
+  void ScheduleArrival(std::uint32_t source) {
+    const auto arrival = streams_[source].Next();
+    if (!arrival || arrival->at > options_.duration) return;
+    next_batch_[source] = arrival->batch;
+    events_.Push(TimePoint(arrival->at), {Event::Kind::kArrival, source});
+  }
+
+  void Handle(Event event) {
+    switch (event.kind) {
+      case Event::Kind::kArrival:
+        return Arrive(event.index);
+      case Event::Kind::kFinish:
+        return dispatcher_.Finished(static_cast<LaneId>(event.index), now_);
+      case Event::Kind::kSwitch:
+        return TakeSwitch(switches_[event.index]);
+      case Event::Kind::kExpiry:
+        dispatcher_.Expire(now_);
+        expiry_scheduled_ = false;
+        return ScheduleExpiry();
+    }
+  }
+
+  void Arrive(std::uint32_t index) {
+    const Source& source = sources_[index];
+    const int batch = next_batch_[index];
+    if (arrived_ == options_.requests) return;
+    if (arrived_ == options_.warm_up) counted_from_ = now_;
+    const Request request{arrived_++,      source.model, batch,
+                          source.priority, now_,         now_ + source.slo};
+    last_arrival_ = now_;
+    if (options_.log != nullptr) {
+      Log("arrive", "id={} model={} batch={}", request.tag, setup_.models[Index(source.model)],
+          batch);
+    }
+    if (request.tag >= options_.warm_up) ++result_.models[Index(source.model)].offered;
+    dispatcher_.Submit(request, now_);
+    ScheduleArrival(index);
+    ScheduleExpiry();
+  }
+
+  void TakeSwitch(const Switch& change) {
+    if (options_.log != nullptr) {
+      Log(change.up ? "up" : "down", "replica={}", static_cast<std::uint32_t>(change.replica));
+    }
+    if (change.up) {
+      dispatcher_.SetUp(change.replica, now_);
+    } else {
+      dispatcher_.SetDown(change.replica, now_);
+    }
+  }
+
+  void ScheduleExpiry() {
+    if (!sheds_ || expiry_scheduled_ || dispatcher_.waiting() == 0) return;
+    expiry_scheduled_ = true;
+    events_.Push(now_ + kExpiryPeriod, {Event::Kind::kExpiry, 0});
+  }
+
+  void Conclude() {
+    const TimePoint from = counted_from_.value_or(last_arrival_);
+    result_.counted = last_arrival_ - from;
+    const double counted_s = std::max(Seconds(now_ - from), 1e-12);
+    for (std::size_t i = 0; i < result_.replicas.size(); ++i) {
+      ReplicaResult& replica = result_.replicas[i];
+      replica.utilization =
+          std::min(1.0, Seconds(replica.busy) / (counted_s * setup_.replicas[i].lanes));
+      if (options_.timelines) replica.timeline = timelines_[i].Result(now_ - TimePoint{});
+    }
+  }
+
+  template <typename... Args>
+  void Log(std::string_view kind, fmt::format_string<Args...> format, Args&&... args) {
+    fmt::memory_buffer line;
+    fmt::format_to(std::back_inserter(line), "{}.{:09} {} ",
+                   now_.time_since_epoch().count() / 1000000000,
+                   now_.time_since_epoch().count() % 1000000000, kind);
+    fmt::format_to(std::back_inserter(line), format, std::forward<Args>(args)...);
+    line.push_back('\n');
+    options_.log->Write({line.data(), line.size()});
+  }
+
+  const serving::Setup& setup_;
+  const Options& options_;
+  std::span<const Source> sources_;
+  std::span<const Switch> switches_;
+  bool sheds_;
+  Random noise_;
+  EventQueue<Event> events_;
+  std::vector<workload::ArrivalStream> streams_;
+  std::vector<int> next_batch_;  // By source: size of the arrival that is scheduled.
+  std::vector<TimelineRecorder> timelines_;
+  TimePoint now_{};
+  TimePoint last_arrival_{};
+  std::optional<TimePoint> counted_from_;
+  std::uint64_t arrived_ = 0;
+  std::uint64_t missed_ = 0;
+  bool expiry_scheduled_ = false;
+  SimResult result_;
+  serving::Dispatcher dispatcher_;
+};
+
+}  // namespace
+
+std::uint64_t ModelResult::shed() const {
+  return std::accumulate(refused.begin(), refused.end(), std::uint64_t{0});
+}
+
+double ModelResult::attainment() const {
+  return offered == 0 ? 1 : static_cast<double>(in_time) / static_cast<double>(offered);
+}
+
+Duration ModelResult::Quantile(double q) const {
+  const std::uint64_t all = answered + shed();
+  if (all == 0) return Duration(0);
+  const double rank = std::ceil(q * static_cast<double>(all));
+  if (rank > static_cast<double>(answered)) return Duration::max();
+  return latency.Quantile(rank / static_cast<double>(answered));
+}
+
+double SimResult::Goodput(std::size_t model) const {
+  const double seconds = Seconds(counted);
+  return seconds <= 0 ? 0 : static_cast<double>(models[model].in_time) / seconds;
+}
+
+SimResult Simulate(const serving::Setup& setup, const serving::RouteOptions& route,
+                   std::span<const Source> sources, std::span<const Switch> switches,
+                   const Options& options) {
+  return Simulation(setup, route, sources, switches, options).Run();
+}
+
+}  // namespace divvy::sim
