@@ -6,6 +6,29 @@
 
 namespace divvy::serving {
 
+namespace {
+
+int FairBatch(const LatencyTable& table) {
+  const auto yield = [&](int items) { return items / static_cast<double>(table(items).count()); };
+  double best = 0;
+  for (int items = 1; items <= table.max_batch(); ++items) best = std::max(best, yield(items));
+  int fair = 1;
+  while (yield(fair) < kFairYield * best) ++fair;
+  return fair;
+}
+
+}  // namespace
+
+int Group::ItemsWithin(Duration time) const {
+  int most = 0;
+  int too_many = table->max_batch() + 1;
+  while (too_many - most > 1) {
+    const int items = (most + too_many) / 2;
+    (Estimate(items) <= time ? most : too_many) = items;
+  }
+  return most;
+}
+
 Board::Board(const Setup& setup) : groups_(setup.models.size()), places_(setup.replicas.size()) {
   // By model, then size; the table and the lanes tell equals apart.
   std::map<std::tuple<ModelId, int, std::size_t, int>, std::vector<ReplicaId>> alike;
@@ -15,7 +38,9 @@ Board::Board(const Setup& setup) : groups_(setup.models.size()), places_(setup.r
   }
   for (const auto& [key, replicas] : alike) {
     const auto& [model, size, table, lanes] = key;
-    Group group{.size = size, .lanes = lanes, .table = &setup.tables[table], .replicas = replicas};
+    Group group{.size = size, .lanes = lanes, .table = &setup.tables[table]};
+    group.fair_batch = FairBatch(setup.tables[table]);
+    group.replicas = replicas;
     group.free_at = Least(replicas.size());
     group.idle_head = group.idle_tail = replicas.size();
     groups_[static_cast<std::size_t>(model)].push_back(std::move(group));

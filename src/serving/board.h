@@ -13,11 +13,17 @@
 
 namespace divvy::serving {
 
+// A batch is worth running when it answers at least this share of the items a second
+// that the best batch does. With less, bursts of small requests end in collapse; with
+// 1, a lane would wait for batches that never fill.
+inline constexpr double kFairYield = 0.9;
+
 // Replicas of one model that are alike: same size, same latencies, same lanes.
 struct Group {
   int size = 0;
   int lanes = 1;
   const LatencyTable* table = nullptr;
+  int fair_batch = 1;  // The fewest items that make a batch of kFairYield.
   std::vector<ReplicaId> replicas = {};
   int up = 0;                 // How many take requests.
   Least free_at{0};           // By position in `replicas`: when its queue would be done, by
@@ -32,6 +38,9 @@ struct Group {
   // What a batch is expected to take, error learned so far included.
   // REQUIRES: takes(items).
   Duration Estimate(int items) const { return error.Correct((*table)(items)); }
+
+  // The most items whose batch is expected to take no longer than `time`; 0 if none.
+  int ItemsWithin(Duration time) const;
 };
 
 // What policies see of the replicas: groups from small to large per model, their

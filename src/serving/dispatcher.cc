@@ -50,6 +50,7 @@ Dispatcher::Dispatcher(const Setup& setup, const RouteOptions& options, Executor
     most = std::max(most, setup.tables[spec.table].max_batch());
     if (spec.up) SetUp(id, now);
   }
+  window_.reserve(kLookAhead);
   forming_.reserve(static_cast<std::size_t>(most));
   batch_.reserve(static_cast<std::size_t>(most));
 }
@@ -127,35 +128,98 @@ bool Dispatcher::Admits(const Replica& replica, const Batch& batch, const Reques
   return !options_.shed && now + group.Estimate(request.batch) > request.deadline;
 }
 
-// Chooses the next batch for `replica` into forming_; its items, 0 for none.
-int Dispatcher::Form(ReplicaId id, TimePoint now) {
+// When more waits than all lanes take at once, not all can be answered, and those
+// that have no time for a batch of fair yield go first: else lanes would spend their
+// time on the oldest, in small batches, while the rest grows old.
+Dispatcher::Crowd Dispatcher::CrowdAt(const Replica& replica) const {
+  if (!options_.merge || !options_.shed) return {};
+  Crowd crowd{.from = 0, .least = Duration::max()};
+  for (const Group& group : late_ ? board_.groups(replica.model) : std::span(replica.group, 1)) {
+    if (group.up == 0) continue;
+    const std::int64_t lanes = late_ ? group.up * group.lanes : group.lanes;
+    crowd.from += lanes * group.table->max_batch();
+    crowd.least = std::min(crowd.least, group.Estimate(group.fair_batch));
+  }
+  return crowd;
+}
+
+// Puts what a lane of `id` may look at into window_, refusing what is beyond hope.
+void Dispatcher::LookAhead(ReplicaId id, TimePoint now) {
   const Replica& replica = of(id);
-  const Group& group = *replica.group;
+  window_.clear();
+  const Crowd crowd = CrowdAt(replica);
   const RequestQueue& queue = queues_[replica.queue];
-  forming_.clear();
-  Batch batch;
-  int looked = 0;
-  for (SlotIndex slot = queue.head(); slot != kNoSlot && looked < kLookAhead;) {
+  SlotIndex slot = queue.head();
+  while (slot != kNoSlot && window_.size() < kLookAhead) {
     const Request& request = pool_[slot].request;
     const SlotIndex next = pool_[slot].next;
-    if (options_.shed && batch.items == 0 && Hopeless(replica, request, now)) {
+    const bool in_the_way = queue.items() > crowd.from && now + crowd.least > request.deadline;
+    if (options_.shed && (in_the_way || Hopeless(replica, request, now))) {
       Dequeue(replica, slot);
       if (!late_) board_.AddPending(id, -1);
       listener_.Refused(request, Refusal::kHopeless, now);
       pool_.Give(slot);
-    } else if (Admits(replica, batch, request, now)) {
-      forming_.push_back(slot);
-      batch.items += request.batch;
-      if (now + group.Estimate(batch.items) <= request.deadline) {
-        batch.deadline = std::min(batch.deadline, request.deadline);
-      }
-      if (!options_.merge || batch.items == group.table->max_batch()) break;
-      if (now + group.Estimate(batch.items + 1) > batch.deadline) break;
-      ++looked;
     } else {
-      ++looked;
+      window_.push_back(slot);
+      if (!options_.merge && Admits(replica, {}, request, now)) return;
     }
     slot = next;
+  }
+}
+
+// Where in window_ the batch of a lane of `replica` begins; its size for nowhere.
+//
+// Most urgent first, as long as that pays. In a burst the most urgent request has
+// little time left, and a batch that must be done by then is small; if every lane
+// ran such batches, a queue of small requests would be served one by one, slower than
+// it grows, and all would be late. So a request is passed over that would cut the
+// lane's throughput below kFairYield of what later ones allow.
+std::size_t Dispatcher::FirstToServe(const Replica& replica, TimePoint now) const {
+  const Group& group = *replica.group;
+  const auto yield = [&](int items) {
+    return items / static_cast<double>(group.Estimate(items).count());
+  };
+  std::int64_t items = 0;  // In the window, from the request that we look at on.
+  TimePoint latest = now;
+  for (const SlotIndex slot : window_) {
+    items += pool_[slot].request.batch;
+    latest = std::max(latest, pool_[slot].request.deadline);
+  }
+  const auto most = std::min<std::int64_t>(items, group.table->max_batch());
+  const auto allowed = std::min<std::int64_t>(most, group.ItemsWithin(latest - now));
+  const double wanted = allowed < 1 ? 0 : kFairYield * yield(static_cast<int>(allowed));
+
+  std::size_t first = window_.size();
+  for (std::size_t i = 0; i < window_.size(); ++i) {
+    const Request& request = pool_[window_[i]].request;
+    if (Admits(replica, {}, request, now)) {
+      if (!options_.merge || !options_.shed) return i;
+      first = std::min(first, i);
+      const auto within = std::min<std::int64_t>(items, group.ItemsWithin(request.deadline - now));
+      if (yield(static_cast<int>(within)) >= wanted) return i;
+    }
+    items -= request.batch;
+  }
+  return first;
+}
+
+// Chooses the next batch for `replica` into forming_; its items, 0 for none.
+int Dispatcher::Form(ReplicaId id, TimePoint now) {
+  const Replica& replica = of(id);
+  const Group& group = *replica.group;
+  forming_.clear();
+  LookAhead(id, now);
+  Batch batch;
+  for (std::size_t i = FirstToServe(replica, now); i < window_.size(); ++i) {
+    const Request& request = pool_[window_[i]].request;
+    if (!Admits(replica, batch, request, now)) continue;
+    forming_.push_back(window_[i]);
+    batch.items += request.batch;
+    if (now + group.Estimate(batch.items) <= request.deadline) {
+      batch.deadline = std::min(batch.deadline, request.deadline);
+    }
+    if (!options_.merge || batch.items == group.table->max_batch()) break;
+    if (now + group.Estimate(batch.items + 1) > batch.deadline) break;
   }
   return batch.items;
 }
@@ -225,7 +289,8 @@ void Dispatcher::Finished(LaneId id, TimePoint now) {
 // lane's look-ahead may have come into its sight. Rare, since somebody must rest
 // while a long queue waits for somebody else.
 void Dispatcher::WakeOthers(const Replica& replica, TimePoint now) {
-  if (late_ && queues_[replica.queue].size() >= kLookAhead) OfferToIdle(replica.model, now);
+  if (late_ && static_cast<std::size_t>(queues_[replica.queue].size()) >= kLookAhead)
+    OfferToIdle(replica.model, now);
 }
 
 void Dispatcher::OfferToIdle(ModelId model, TimePoint now) {

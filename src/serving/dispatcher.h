@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -61,6 +63,10 @@ class Listener {
 // requests that it cannot answer in time but others can; it always passes over
 // those that are too large for it.
 //
+// Overload. Batches of less than kFairYield of the best throughput are run only when
+// nothing better can be; requests that could run in no other are refused first. So
+// what is answered in time does not collapse as load grows.
+//
 // Failure. None of the calls fails; what cannot be served is refused. In a steady
 // state nothing is allocated.
 //
@@ -68,7 +74,7 @@ class Listener {
 // to one event loop.
 class Dispatcher {
  public:
-  static constexpr int kLookAhead = 64;
+  static constexpr std::size_t kLookAhead = 64;
 
   // `setup`'s tables, `executor` and `listener` outlive the dispatcher.
   Dispatcher(const Setup& setup, const RouteOptions& options, Executor& executor,
@@ -127,6 +133,12 @@ class Dispatcher {
     TimePoint deadline = TimePoint::max();  // The earliest of members that can still meet theirs.
   };
 
+  // When more items wait than `from`, requests with less time than `least` are in the way.
+  struct Crowd {
+    std::int64_t from = std::numeric_limits<std::int64_t>::max();
+    Duration least{};
+  };
+
   Replica& of(ReplicaId replica) { return replicas_[static_cast<std::size_t>(replica)]; }
   const Replica& of(ReplicaId replica) const {
     return replicas_[static_cast<std::size_t>(replica)];
@@ -140,6 +152,9 @@ class Dispatcher {
   void WakeOthers(const Replica& replica, TimePoint now);
   void OfferToIdle(ModelId model, TimePoint now);
   [[nodiscard]] bool StartBatch(ReplicaId replica, TimePoint now);
+  [[nodiscard]] Crowd CrowdAt(const Replica& replica) const;
+  void LookAhead(ReplicaId replica, TimePoint now);
+  [[nodiscard]] std::size_t FirstToServe(const Replica& replica, TimePoint now) const;
   [[nodiscard]] int Form(ReplicaId replica, TimePoint now);
   [[nodiscard]] bool Admits(const Replica& replica, const Batch& batch, const Request& request,
                             TimePoint now) const;
@@ -160,6 +175,7 @@ class Dispatcher {
   std::vector<RequestQueue> queues_;    // One a replica, or one a model.
   std::vector<ReplicaId> queue_users_;  // A replica for each queue that has one.
   RequestPool pool_;
+  std::vector<SlotIndex> window_;     // Scratch.
   std::vector<SlotIndex> forming_;    // Scratch.
   std::vector<Request> batch_;        // Scratch, for Executor::Start.
   std::vector<SlotIndex> displaced_;  // Scratch, for SetDown and Failed.

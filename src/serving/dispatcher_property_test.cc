@@ -89,7 +89,7 @@ class History final : public Executor, public Listener {
     if (why == Refusal::kHopeless) {
       EXPECT_TRUE(options_.shed);
       // Other policies may give a request to a lane that is not in time for it.
-      if (options_.name != "divvy") return Forget(request);
+      if (options_.name != "divvy" || IsCrowded(request.model)) return Forget(request);
       EXPECT_FALSE(AnIdleLaneAnswers(request, now)) << "refused though a lane was idle for it";
     }
     Forget(request);
@@ -158,6 +158,21 @@ class History final : public Executor, public Listener {
   void End(const Request& request) {
     EXPECT_TRUE(submitted_.contains(request.tag));
     EXPECT_TRUE(outcomes_.insert(request.tag).second) << "two outcomes for " << request.tag;
+  }
+
+  // More waits than all lanes take at once: then some are refused for the others' sake.
+  bool IsCrowded(ModelId model) const {
+    int waiting = 0;
+    for (const auto& [tag, request] : waiting_) {
+      if (request.model == model) waiting += request.batch;
+    }
+    int at_once = 0;
+    for (std::size_t i = 0; i < setup_.replicas.size(); ++i) {
+      const ReplicaSpec& spec = setup_.replicas[i];
+      if (!up_[i] || spec.model != model) continue;
+      at_once += spec.lanes * setup_.tables[spec.table].max_batch();
+    }
+    return options_.merge && waiting > at_once;
   }
 
   bool LaneIsIdle(std::size_t replica) const {

@@ -35,6 +35,25 @@ TEST(DispatcherTest, NeverMergesAMemberPastItsDeadline) {
   EXPECT_THAT(harness.starts[1].tags, ElementsAre(2, 3, 4));
 }
 
+TEST(DispatcherTest, AnAlmostLateRequestDoesNotMakeALaneRunSmallBatches) {
+  Harness harness(Equal(1), "divvy");  // 10 ms and 1 ms an item, up to 8 items.
+  harness.Submit(1, 0, 100);
+  harness.Submit(2, 0, 21);  // At 10 there is time for it and one more item only.
+  for (std::uint64_t tag = 3; tag <= 10; ++tag) harness.Submit(tag, 1, 100);
+  harness.Finish(0, 10);
+  // 8 items in 17 ms yield 0.47 an ms; 2 in 11 ms only 0.18.
+  EXPECT_THAT(harness.starts[1].tags, ElementsAre(3, 4, 5, 6, 7, 8, 9, 10));
+  harness.Finish(0, 27);
+  EXPECT_EQ(harness.RefusalOf(2), Refusal::kHopeless);
+
+  // Nobody else waits: then it is served, however small its batch.
+  Harness alone(Equal(1), "divvy");
+  alone.Submit(1, 0, 100);
+  alone.Submit(2, 0, 21);
+  alone.Finish(0, 10);
+  EXPECT_THAT(alone.starts[1].tags, ElementsAre(2));
+}
+
 TEST(DispatcherTest, WithoutMergingEachRequestRunsAlone) {
   Harness harness(Equal(1), "divvy-merge");
   for (std::uint64_t tag = 1; tag <= 3; ++tag) harness.Submit(tag, 0, 100);

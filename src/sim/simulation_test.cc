@@ -163,6 +163,17 @@ TEST(SimulationTest, AgreesWithAReferenceRequestByRequest) {
   }
 }
 
+TEST(SimulationTest, OursKeepsItsThroughputUnderOverload) {
+  // 64 items take 73 ms, so two lanes answer 1753 a second; one by one only 200.
+  serving::Setup setup{.models = {"model"}, .tables = {Linear(10, 1, 64)}, .replicas = {{}, {}}};
+  for (const double overload : {1.0, 1.2, 2.0, 4.0}) {
+    const std::vector<Source> sources = {Poisson(1753 * overload, std::chrono::milliseconds(160))};
+    const SimResult result =
+        Simulate(setup, Route("divvy"), sources, {}, {.requests = 30000, .warm_up = 3000});
+    EXPECT_GT(result.Goodput(0), 0.85 * 1753) << overload;
+  }
+}
+
 TEST(SimulationTest, QuantilesCountTheRefused) {
   ModelResult model;
   for (int i = 1; i <= 90; ++i) model.latency.Add(std::chrono::milliseconds(i));
