@@ -9,10 +9,10 @@ namespace divvy {
 // code in between reads no clock and is told the time.
 using Duration = std::chrono::nanoseconds;
 
-struct Timeline {
+struct DivvyTime {
   using duration = Duration;
 };
-using TimePoint = std::chrono::time_point<Timeline, Duration>;
+using TimePoint = std::chrono::time_point<DivvyTime, Duration>;
 
 [[nodiscard]] constexpr double Milliseconds(Duration duration) {
   return static_cast<double>(duration.count()) / 1e6;

@@ -36,7 +36,8 @@ constexpr TimeUnit kTimeUnits[] = {{"h", 3'600'000'000'000},
                                    {"ms", 1'000'000},
                                    {"us", 1'000}};
 
-// The time that `text` is, in nanoseconds.
+}  // namespace
+
 std::optional<double> ParseTime(std::string_view text) {
   const std::size_t digits = text.find_last_of("0123456789.") + 1;  // 0 when there is none.
   const auto number = ParseReal(text.substr(0, digits));
@@ -46,8 +47,6 @@ std::optional<double> ParseTime(std::string_view text) {
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 void YamlReader::Complain(int line, std::string_view what) {
   if (!ok_) return;

@@ -88,4 +88,9 @@ class YamlReader {
 // "20ms", "1h".
 [[nodiscard]] std::string Describe(Duration time);
 
+// The time that `text` is, a number with its unit ("20ms"; us, ms, s, min or h), in
+// nanoseconds; nothing for anything else. A double, since the text may name more than
+// a Duration holds.
+[[nodiscard]] std::optional<double> ParseTime(std::string_view text);
+
 }  // namespace divvy

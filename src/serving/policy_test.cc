@@ -106,7 +106,7 @@ TEST(ParseRouteTest, NamesAndExtras) {
 TEST(ParseRouteTest, ErrorsSayWhatWouldBeRight) {
   const std::array<std::array<const char*, 2>, 6> cases = {{
       {"elssa", "did you mean 'elsa'"},
-      {"", "there are divvy, elsa"},
+      {"", "There are divvy, elsa"},
       {"elsa+batch", "+merge, +shed and +learn"},
       {"elsa+", "no extra ''"},
       {"divvy-shed", "needs shedding"},

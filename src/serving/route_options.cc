@@ -44,8 +44,9 @@ Result<RouteOptions> ParseRoute(std::string_view text) {
   }
   std::string_view rest = text.substr(name.size());
   if (name.empty() || (!rest.empty() && rest[0] != '+' && rest[0] != '-')) {
-    return wrong(fmt::format("no such policy{}; there are {}",
-                             DidYouMean(text.substr(0, text.find('+')), names), OneOf(names)));
+    const std::string hint = DidYouMean(text.substr(0, text.find('+')), names);
+    return wrong(
+        fmt::format("no such policy{} There are {}", hint.empty() ? "." : hint, OneOf(names)));
   }
 
   RouteOptions options = DefaultsOf(name);

@@ -11,13 +11,20 @@ class Search {
          std::span<const Source> sources, const SearchOptions& options)
       : setup_(setup), route_(route), sources_(sources), options_(options) {
     sim_.seed = options.seed;
-    sim_.requests = options.requests;
-    sim_.warm_up = options.requests / 10;
     sim_.spread = options.spread;
-    // Beyond this some model has missed, and most overloaded runs end early.
-    sim_.give_up_after = options.requests - options.requests / 10;
+    // A trace may be shorter than what was asked for; a tenth of what there is warms up.
+    std::uint64_t arrivals = 0;
+    bool endless = false;
+    for (const Source& source : sources) {
+      const auto* trace = std::get_if<std::span<const workload::Arrival>>(&source.arrivals);
+      endless = endless || trace == nullptr;
+      if (trace != nullptr) arrivals += trace->size();
+    }
+    sim_.requests = endless ? options.requests : std::min(options.requests, arrivals);
+    sim_.warm_up = sim_.requests / 10;
     if (sources.size() == 1) {
-      sim_.give_up_after = static_cast<std::uint64_t>(static_cast<double>(options.requests) *
+      // More misses than this cannot be made good again; most overloaded runs end early.
+      sim_.give_up_after = static_cast<std::uint64_t>(static_cast<double>(sim_.requests) *
                                                       (1 - options.attainment) * 1.2) +
                            10;
     }

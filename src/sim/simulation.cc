@@ -74,6 +74,8 @@ class Simulation final : public serving::Executor, public serving::Listener {
       const auto [at, order, what] = events_.next();
       events_.Pop();
       now_ = at;
+      // A replica that goes or comes after the last answer does not make the run longer.
+      if (what.kind != Event::Kind::kSwitch) last_served_ = at;
       ++result_.events;
       Handle(what);
     }
@@ -207,12 +209,12 @@ class Simulation final : public serving::Executor, public serving::Listener {
   void Conclude() {
     const TimePoint from = counted_from_.value_or(last_arrival_);
     result_.counted = last_arrival_ - from;
-    const double counted_s = std::max(Seconds(now_ - from), 1e-12);
+    const double counted_s = std::max(Seconds(last_served_ - from), 1e-12);
     for (std::size_t i = 0; i < result_.replicas.size(); ++i) {
       ReplicaResult& replica = result_.replicas[i];
       replica.utilization =
           std::min(1.0, Seconds(replica.busy) / (counted_s * setup_.replicas[i].lanes));
-      if (options_.timelines) replica.timeline = timelines_[i].Result(now_ - TimePoint{});
+      if (options_.timelines) replica.timeline = timelines_[i].Result(last_served_ - TimePoint{});
     }
   }
 
@@ -239,6 +241,7 @@ class Simulation final : public serving::Executor, public serving::Listener {
   std::vector<TimelineRecorder> timelines_;
   TimePoint now_{};
   TimePoint last_arrival_{};
+  TimePoint last_served_{};
   std::optional<TimePoint> counted_from_;
   std::uint64_t arrived_ = 0;
   std::uint64_t missed_ = 0;

@@ -30,8 +30,10 @@ class TimelineRecorder {
     }
   }
 
-  // What was recorded up to `end`.
-  [[nodiscard]] Timeline Result(Duration end) const {
+  // What was recorded up to `end`, in slots of the same length for whoever asks with
+  // the same end.
+  [[nodiscard]] Timeline Result(Duration end) {
+    while (end >= slot_ * kSlots) Widen();
     Timeline timeline{slot_, {}};
     const auto used = std::min(kSlots, static_cast<std::size_t>(end / slot_) + 1);
     for (std::size_t i = 0; i < used; ++i) {
