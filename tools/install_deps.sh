@@ -12,9 +12,11 @@ packages=(
   libcli11-dev         # command lines
   libexpected-dev      # tl::expected
   libfmt-dev           # text formatting
-  libyaml-cpp-dev      # plans
+  libyaml-cpp-dev      # plans and fleets
+  coinor-libcbc-dev pkg-config # the exact planner's MILP solver
   nlohmann-json3-dev   # -o json, journals
   libgtest-dev libgmock-dev # tests
+  libglpk-dev          # a second MILP solver, for tests of the first
   libbenchmark-dev     # make bench
 )
 if [[ "${1:-}" == --lint ]]; then

@@ -1,0 +1,256 @@
+#include "planner/cut_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "planner/layout_columns.h"
+#include "planner/replicas.h"
+#include "planner/single_process.h"
+#include "planner/staircase.h"
+
+namespace divvy::planner {
+namespace {
+
+using gpu::MigInstance;
+using gpu::ProfileIndex;
+
+constexpr std::size_t kNobody = std::numeric_limits<std::size_t>::max();
+
+// One GPU: its instances and the model that each serves.
+struct CutGpu {
+  std::vector<std::pair<MigInstance, std::size_t>> instances;
+  bool holds_job = false;
+
+  friend bool operator==(const CutGpu&, const CutGpu&) = default;
+};
+
+// How good a cut is: first for the model that is worst off, then for all.
+using Value = std::pair<double, double>;
+
+bool Better(const Value& a, const Value& b) {
+  constexpr double kGain = 1e-6;  // Less is rounding, and would make the search wander.
+  if (std::abs(a.first - b.first) > kGain * (a.first + b.first)) return a.first > b.first;
+  return a.second > b.second + kGain;
+}
+
+class Search {
+ public:
+  explicit Search(const Problem& problem) : problem_(problem) {
+    std::vector<ProfileIndex> all;
+    for (const ModelDemand& model : problem.models) {
+      stairs_.emplace_back(model, *problem.gpu);
+      for (const ProfileIndex size : stairs_.back().sizes()) {
+        if (std::ranges::find(all, size) == all.end()) all.push_back(size);
+      }
+    }
+    layouts_ = LayoutColumns(*problem.gpu, all);
+  }
+
+  const std::vector<LayoutColumn>& layouts() const { return layouts_; }
+
+  // Sets out from `gpus` and climbs until no single change helps.
+  Value Climb(std::vector<CutGpu>& gpus) {
+    Load(gpus);
+    Value value = ValueOf();
+    const std::size_t most = 8 * gpus.size() + 64;
+    for (std::size_t step = 0; step < most; ++step) {
+      const auto better = BestChange(gpus, value);
+      if (!better) break;
+      Take(gpus[better->gpu], -1);
+      gpus[better->gpu] = better->becomes;
+      Take(gpus[better->gpu], +1);
+      value = better->value;
+    }
+    return value;
+  }
+
+  // `layout` with its instances given, largest first, to whom they help most.
+  CutGpu Dealt(const LayoutColumn& layout) {
+    CutGpu gpu;
+    std::vector<MigInstance> instances = layout.layout.instances();
+    std::ranges::sort(instances, [&](const MigInstance& a, const MigInstance& b) {
+      const int left = problem_.gpu->profile(a.profile).compute_slices;
+      const int right = problem_.gpu->profile(b.profile).compute_slices;
+      return left != right ? left > right : a.start < b.start;
+    });
+    for (const MigInstance& instance : instances) {
+      const std::size_t model = WhoGains(instance.profile);
+      Count(instance.profile, model, +1);
+      gpu.instances.emplace_back(instance, model);
+    }
+    for (const auto& [instance, model] : gpu.instances) Count(instance.profile, model, -1);
+    std::ranges::sort(gpu.instances);
+    return gpu;
+  }
+
+  // Counts nothing, so that GPUs can be dealt one after the other.
+  void Load(const std::vector<CutGpu>& gpus) {
+    counts_.clear();
+    carried_.clear();
+    for (const Staircase& stairs : stairs_) counts_.emplace_back(stairs.sizes().size());
+    carried_.assign(stairs_.size(), 0);
+    for (const CutGpu& gpu : gpus) Take(gpu, +1);
+  }
+
+  void Take(const CutGpu& gpu, int sign) {
+    for (const auto& [instance, model] : gpu.instances) Count(instance.profile, model, sign);
+  }
+
+ private:
+  struct Change {
+    std::size_t gpu;
+    CutGpu becomes;
+    Value value;
+  };
+
+  void Count(ProfileIndex size, std::size_t model, int sign) {
+    if (model == kNobody) return;
+    const auto& sizes = stairs_[model].sizes();
+    const auto at = std::ranges::find(sizes, size);
+    if (at == sizes.end()) return;
+    counts_[model][static_cast<std::size_t>(at - sizes.begin())] += sign;
+    carried_[model] = Carried(model);
+  }
+
+  // Rate carried / rate demanded, looked up where these counts were seen before.
+  double Carried(std::size_t model) {
+    const auto [entry, is_new] = known_.try_emplace({model, counts_[model]}, 0);
+    if (is_new) {
+      entry->second =
+          stairs_[model].Rate(counts_[model]) / std::max(problem_.models[model].rate, 1e-9);
+    }
+    return entry->second;
+  }
+
+  Value ValueOf() const {
+    Value value{std::numeric_limits<double>::infinity(), 0};
+    for (const double carried : carried_) {
+      value.first = std::min(value.first, carried);
+      value.second += std::log(carried + 1e-9);
+    }
+    return value;
+  }
+
+  std::size_t WhoGains(ProfileIndex size) {
+    std::optional<std::pair<Value, std::size_t>> best;
+    for (std::size_t m = 0; m < stairs_.size(); ++m) {
+      const auto& sizes = stairs_[m].sizes();
+      if (std::ranges::find(sizes, size) == sizes.end()) continue;
+      Count(size, m, +1);
+      const Value value = ValueOf();
+      Count(size, m, -1);
+      if (!best || Better(value, best->first)) best = {value, m};
+    }
+    return best ? best->second : kNobody;
+  }
+
+  std::optional<Change> BestChange(const std::vector<CutGpu>& gpus, const Value& now) {
+    std::optional<Change> best;
+    const auto consider = [&](std::size_t g, const CutGpu& becomes) {
+      Take(becomes, +1);
+      const Value value = ValueOf();
+      Take(becomes, -1);
+      if (Better(value, best ? best->value : now)) best = Change{g, becomes, value};
+    };
+    for (std::size_t g = 0; g < gpus.size(); ++g) {
+      // One of several equal GPUs speaks for all.
+      if (std::find(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(g), gpus[g]) !=
+          gpus.begin() + static_cast<std::ptrdiff_t>(g)) {
+        continue;
+      }
+      Take(gpus[g], -1);
+      if (!gpus[g].holds_job) {
+        for (const LayoutColumn& layout : layouts_) consider(g, Dealt(layout));
+      }
+      for (std::size_t i = 0; i < gpus[g].instances.size() && stairs_.size() > 1; ++i) {
+        for (std::size_t m = 0; m < stairs_.size(); ++m) {
+          if (gpus[g].instances[i].second == m || gpus[g].instances[i].second == kNobody) continue;
+          CutGpu becomes = gpus[g];
+          becomes.instances[i].second = m;
+          if (SingleProcess(problem_.models[m], *problem_.gpu,
+                            becomes.instances[i].first.profile)) {
+            consider(g, becomes);
+          }
+        }
+      }
+      Take(gpus[g], +1);
+    }
+    return best;
+  }
+
+  const Problem& problem_;
+  std::vector<Staircase> stairs_;  // By model.
+  std::vector<LayoutColumn> layouts_;
+  std::vector<std::vector<int>> counts_;  // [model][size] of the cut in hand.
+  std::vector<double> carried_;           // By model.
+  std::map<std::pair<std::size_t, std::vector<int>>, double> known_;
+};
+
+std::vector<CutGpu> CutOf(const Deployment& deployment) {
+  std::vector<CutGpu> gpus;
+  for (const auto& replicas : deployment.gpus) {
+    CutGpu& gpu = gpus.emplace_back();
+    for (const Replica& replica : replicas) {
+      const bool serves = replica.kind == Replica::Kind::kModel;
+      gpu.instances.emplace_back(replica.instance, serves ? replica.index : kNobody);
+      gpu.holds_job |= replica.kind == Replica::Kind::kJob;
+    }
+  }
+  return gpus;
+}
+
+Deployment DeploymentOf(const Problem& problem, const Deployment& start,
+                        const std::vector<CutGpu>& cut) {
+  Deployment deployment;
+  for (std::size_t g = 0; g < cut.size(); ++g) {
+    auto& replicas = deployment.gpus.emplace_back();
+    for (const auto& [instance, model] : cut[g].instances) {
+      if (model != kNobody) {
+        replicas.push_back(
+            ModelReplica(problem, instance, model,
+                         *SingleProcess(problem.models[model], *problem.gpu, instance.profile)));
+        continue;
+      }
+      const auto old = std::ranges::find(start.gpus[g], instance, &Replica::instance);
+      replicas.push_back(old != start.gpus[g].end() && old->kind == Replica::Kind::kJob
+                             ? *old
+                             : IdleReplica(problem, instance));
+    }
+  }
+  return deployment;
+}
+
+}  // namespace
+
+Deployment SearchCut(const Problem& problem, const Deployment& start) {
+  Search search(problem);
+  std::vector<CutGpu> best = CutOf(start);
+  Value best_value = search.Climb(best);
+  constexpr std::size_t kFewGpus = 16;
+  if (best.size() <= kFewGpus) {
+    for (const LayoutColumn& layout : search.layouts()) {
+      std::vector<CutGpu> gpus = CutOf(start);
+      std::vector<CutGpu> kept;
+      for (const CutGpu& gpu : gpus) kept.push_back(gpu.holds_job ? gpu : CutGpu{});
+      search.Load(kept);
+      for (CutGpu& gpu : kept) {
+        if (gpu.holds_job) continue;
+        gpu = search.Dealt(layout);
+        search.Take(gpu, +1);
+      }
+      const Value value = search.Climb(kept);
+      if (!Better(value, best_value)) continue;
+      best_value = value;
+      best = std::move(kept);
+    }
+  }
+  return DeploymentOf(problem, start, best);
+}
+
+}  // namespace divvy::planner

@@ -1,0 +1,37 @@
+#include "planner/single_process.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace divvy::planner {
+
+std::optional<Option> SingleProcess(const ModelDemand& model, const gpu::GpuModel& gpu,
+                                    gpu::ProfileIndex profile) {
+  const gpu::MigProfile& instance = gpu.profile(profile);
+  const workload::ProfileCurve* curve = model.profile->Find(instance, 1);
+  if (curve == nullptr) return std::nullopt;
+  const auto too_large = [&](int batch) {
+    const std::optional<double> needed = curve->MemoryMib(batch);
+    return needed && instance.memory_mib && *needed > *instance.memory_mib;
+  };
+  int batch = std::min(curve->largest_batch(), model.batches.largest());
+  while (batch > 0 && too_large(batch)) --batch;
+  if (batch == 0) return std::nullopt;
+  return Option{profile, 1, batch, *curve->LatencyMs(batch), *curve->Throughput(batch)};
+}
+
+double MeanLatencyMs(const ModelDemand& model, const gpu::GpuModel& gpu,
+                     gpu::ProfileIndex profile) {
+  const workload::ProfileCurve* curve = model.profile->Find(gpu.profile(profile), 1);
+  Check(curve != nullptr, "the model was measured with one process there");
+  double mean = 0;
+  for (int batch = 1; batch <= model.batches.largest(); ++batch) {
+    const double probability = model.batches.probability(batch);
+    if (probability <= 0) continue;
+    mean += probability * *curve->LatencyMs(std::min(batch, curve->largest_batch()));
+  }
+  return mean;
+}
+
+}  // namespace divvy::planner
