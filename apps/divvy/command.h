@@ -46,5 +46,7 @@ void AddFitCommand(CLI::App& app, Invocation& invocation);
 void AddGpusCommand(CLI::App& app, Invocation& invocation);
 void AddLayoutsCommand(CLI::App& app, Invocation& invocation);
 void AddPlanCommand(CLI::App& app, Invocation& invocation);
+void AddProfileCommand(CLI::App& app, Invocation& invocation);
+void AddSimulateCommand(CLI::App& app, Invocation& invocation);
 
 }  // namespace divvy::app

@@ -6,7 +6,12 @@
 #include <cstdlib>
 #include <exception>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/spelling.h"
+#include "base/text_safety.h"
 #include "command.h"
 #include "device/journal.h"
 
@@ -28,6 +33,21 @@ void WarnOfUnfinishedChange(const Invocation& invocation) {
   }
   std::fflush(stdout);
   std::fprintf(stderr, "divvy: warning: %s\n", error.message.c_str());
+}
+
+// CLI11 would only say that a command is missing. False when one was recognised, or
+// none was given.
+bool ComplainOfUnknownCommand(const CLI::App& app) {
+  if (!app.get_subcommands().empty() || app.remaining_size() == 0) return false;
+  const std::string word = app.remaining().front();
+  if (word.starts_with('-')) return false;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  std::string hint = DidYouMean(word, views);
+  if (hint.empty()) hint = "; it is one of " + OneOf(views);
+  std::fprintf(stderr, "divvy: no command is called %s%s\n", Quoted(word).c_str(), hint.c_str());
+  return true;
 }
 
 int Main(int argc, char** argv) {
@@ -53,11 +73,16 @@ int Main(int argc, char** argv) {
   AddFitCommand(app, invocation);
   AddLayoutsCommand(app, invocation);
   AddPlanCommand(app, invocation);
+  AddProfileCommand(app, invocation);
+  AddSimulateCommand(app, invocation);
   AddApplyCommand(app, invocation);
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0 && ComplainOfUnknownCommand(app)) {
+      return static_cast<int>(ExitStatus::kUsage);
+    }
     // CLI11 prints help and errors itself; its own codes are not ours.
     return static_cast<int>(app.exit(error) == 0 ? ExitStatus::kOk : ExitStatus::kUsage);
   }

@@ -7,6 +7,7 @@
 #include "plan/drawing.h"
 #include "plan/plan_json.h"
 #include "plan_exchange.h"
+#include "plan_fleet.h"
 #include "plan_input.h"
 #include "text_file.h"
 
@@ -49,8 +50,9 @@ void Check(Invocation& invocation, const std::string& file) {
 }  // namespace
 
 void AddPlanCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("plan", "Show, check and exchange plans");
-  command->require_subcommand(1);
+  CLI::App* command =
+      app.add_subcommand("plan", "Plan for a fleet; show, check and exchange plans");
+  command->require_subcommand(0, 1);
 
   // The callbacks share the options, since they run after this function.
   auto show_options = std::make_shared<ShowOptions>();
@@ -66,6 +68,7 @@ void AddPlanCommand(CLI::App& app, Invocation& invocation) {
 
   AddPlanExport(*command, invocation);
   AddPlanImport(*command, invocation);
+  AddPlanFleet(*command, invocation);
 }
 
 }  // namespace divvy::app
