@@ -1,0 +1,174 @@
+// How fast the simulator is: requests a second on one core, over the number of
+// requests and of GPUs, beside a baseline in the same run that only draws the
+// arrivals and moves them through the event queue. And what one routing decision
+// costs. Memory and allocations are counted, not guessed.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "serving/dispatcher.h"
+#include "sim/event_queue.h"
+#include "sim/simulation.h"
+
+namespace {
+std::uint64_t g_allocations = 0;  // NOLINT: the only way to count operator new's.
+}  // namespace
+
+void* operator new(std::size_t size) {
+  ++g_allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
+
+namespace divvy {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Seven instances a GPU on made-up latencies: four 1g, or one 4g and three 1g, so
+// that there are two sizes. One item takes 3 ms, each further one 2 ms / size.
+serving::Setup Gpus(int gpus) {
+  serving::Setup setup;
+  setup.models = {"model"};
+  for (const int size : {1, 2}) {
+    std::vector<Duration> times;
+    for (int items = 1; items <= 32; ++items) {
+      times.push_back(FromMilliseconds(3 + 2.0 * items / size));
+    }
+    setup.tables.emplace_back(times);
+  }
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    for (int i = 0; i < 7; ++i) {
+      setup.replicas.push_back({.size = i < 5 ? 1 : 2, .table = i < 5 ? 0U : 1U});
+    }
+  }
+  return setup;
+}
+
+sim::Source LoadOf(int gpus) {
+  workload::Load load;
+  load.rate = 7 * gpus / 0.018 * 0.7;  // About 70 % busy.
+  load.batches = workload::BatchDistribution::LogNormal(6, 0.9, 32);
+  return {.model = serving::ModelId{0}, .slo = std::chrono::milliseconds(100), .arrivals = load};
+}
+
+struct Speed {
+  double seconds;
+  std::uint64_t allocations;
+  sim::SimResult result;
+};
+
+Speed Run(int gpus, const char* route, std::uint64_t requests) {
+  const serving::Setup setup = Gpus(gpus);
+  const std::vector<sim::Source> sources = {LoadOf(gpus)};
+  sim::Options options;
+  options.requests = requests;
+  const auto parsed = serving::ParseRoute(route);
+  const std::uint64_t before = g_allocations;
+  const auto begin = Clock::now();
+  auto result = sim::Simulate(setup, *parsed, sources, {}, options);
+  return {Since(begin), g_allocations - before, std::move(result)};
+}
+
+double Baseline(std::uint64_t requests) {
+  const auto begin = Clock::now();
+  workload::ArrivalStream stream(std::get<workload::Load>(LoadOf(8).arrivals), 1);
+  sim::EventQueue<std::uint64_t> events;
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = 0; i < 56; ++i) events.Push(TimePoint(Duration(i)), i);
+  for (std::uint64_t i = 0; i < requests; ++i) {
+    const auto arrival = stream.Next();
+    for (int event = 0; event < 2; ++event) {
+      sum += events.next().what;
+      events.Pop();
+      events.Push(TimePoint(arrival->at + std::chrono::milliseconds(arrival->batch)), i);
+    }
+  }
+  if (sum == 42) fmt::print("\n");  // Keeps the work.
+  return Since(begin);
+}
+
+long PeakMib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+
+// A server's view: time from Submit to the choice, on a dispatcher in mid-load.
+void Decisions() {
+  struct Nobody final : serving::Executor, serving::Listener {
+    void Start(serving::LaneId lane, std::span<const serving::Request>, int, Duration d) override {
+      ends.Push(now + d, lane);
+    }
+    void Answered(const serving::Request&, const serving::Service&) override {}
+    void Refused(const serving::Request&, serving::Refusal, TimePoint) override {}
+    TimePoint now{};
+    sim::EventQueue<serving::LaneId> ends;
+  };
+  fmt::print("\nA routing decision with 56 partitions (Submit, queueing included)\n");
+  fmt::print("{:<16} {:>10} {:>10}\n", "route", "p50 ns", "p99 ns");
+  const serving::Setup setup = Gpus(8);
+  for (const char* route :
+       {"elsa", "divvy", "fifs", "shortest-queue", "weighted", "elsa+merge+shed"}) {
+    Nobody nobody;
+    serving::Dispatcher dispatcher(setup, *serving::ParseRoute(route), nobody, nobody, {});
+    workload::ArrivalStream stream(std::get<workload::Load>(LoadOf(8).arrivals), 1);
+    std::vector<double> times;
+    for (std::uint64_t i = 0; i < 200000; ++i) {
+      const auto arrival = stream.Next();
+      const TimePoint now(arrival->at);
+      while (!nobody.ends.empty() && nobody.ends.next().at <= now) {
+        const auto event = nobody.ends.next();
+        nobody.ends.Pop();
+        nobody.now = event.at;
+        dispatcher.Finished(event.what, event.at);
+      }
+      nobody.now = now;
+      const serving::Request request{i, {},  arrival->batch,
+                                     0, now, now + std::chrono::milliseconds(100)};
+      const auto begin = Clock::now();
+      dispatcher.Submit(request, now);
+      times.push_back(Since(begin) * 1e9);
+    }
+    std::ranges::sort(times);
+    fmt::print("{:<16} {:>10.0f} {:>10.0f}\n", route, times[times.size() / 2],
+               times[times.size() * 99 / 100]);
+  }
+}
+
+}  // namespace
+}  // namespace divvy
+
+int main() {
+  using divvy::Run;
+  const double baseline = divvy::Baseline(1000000);
+  fmt::print("Baseline (arrivals and event queue only): {:.2f} million requests a second\n\n",
+             1 / baseline);
+  fmt::print("{:<16} {:>7} {:>10} {:>9} {:>12} {:>10} {:>12} {:>9}\n", "route", "GPUs", "requests",
+             "seconds", "requests/s", "baseline x", "allocations", "peak MiB");
+  const auto row = [&](const char* route, int gpus, std::uint64_t requests) {
+    const auto speed = Run(gpus, route, requests);
+    fmt::print("{:<16} {:>7} {:>10} {:>9.3f} {:>12.0f} {:>10.2f} {:>12} {:>9}\n", route, gpus,
+               requests, speed.seconds, static_cast<double>(requests) / speed.seconds,
+               speed.seconds / (baseline * static_cast<double>(requests) / 1e6), speed.allocations,
+               divvy::PeakMib());
+    std::fflush(stdout);
+  };
+  for (const std::uint64_t requests : {100000UL, 1000000UL, 10000000UL}) row("elsa", 8, requests);
+  for (const char* route : {"divvy", "fifs", "shortest-queue", "weighted"}) row(route, 8, 1000000);
+  for (const char* route : {"elsa", "divvy"}) row(route, 10000, 2000000);
+  divvy::Decisions();
+  return 0;
+}
