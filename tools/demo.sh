@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Cuts a node of three simulated H200s without touching what runs there, then
-# crashes on purpose and recovers. Called by `make demo` with the build folder;
-# needs no GPU and no root, and leaves nothing behind.
+# Plans a fleet and simulates its load; then cuts a node of three simulated H200s
+# without touching what runs there, crashes on purpose and recovers. Called by
+# `make demo` with the build folder; needs no GPU and no root, and leaves nothing
+# behind.
 set -euo pipefail
 
 build=$(cd "$1" && pwd)
@@ -18,6 +19,15 @@ plan=examples/plans/h200-demo.yaml
 say() { printf '\n=== %s\n' "$*"; }
 run() { printf '$ %s\n' "$*"; "$@" 2>&1; }
 sim() { divvy-nvml-sim "$@" >/dev/null; }
+
+say "Three models with latency targets: the fewest A100s that carry them, and how they are cut."
+run divvy plan examples/fleets/small.yaml
+
+say "Does it hold? A load is played against two cuts and two ways to route."
+run divvy simulate examples/fleets/small.yaml --plan exact --plan best-homogeneous \
+  --route divvy --route elsa+merge+shed --bounded --html "$node/report.html"
+printf 'The page with plots has %s bytes; keep one with: divvy simulate FLEET --html report.html\n' \
+  "$(wc -c <"$node/report.html")"
 
 say "A node with three simulated H200s. Training holds 3g.71gb of GPU 0; GPU 1 is fragmented."
 sim init "$DIVVY_NVML_SIM_STATE" --gpus "H200-141GB+mig:2,H200-141GB"

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "gpu/enumerate.h"
 #include "planner/layout_columns.h"
 #include "planner/replicas.h"
 #include "planner/single_process.h"
@@ -22,10 +23,10 @@ using gpu::ProfileIndex;
 
 constexpr std::size_t kNobody = std::numeric_limits<std::size_t>::max();
 
-// One GPU: its instances and the model that each serves.
+// One GPU: its instances and the model that each serves, and those that jobs have.
 struct CutGpu {
   std::vector<std::pair<MigInstance, std::size_t>> instances;
-  bool holds_job = false;
+  std::vector<MigInstance> jobs;  // Stay where they are.
 
   friend bool operator==(const CutGpu&, const CutGpu&) = default;
 };
@@ -50,6 +51,10 @@ class Search {
       }
     }
     layouts_ = LayoutColumns(*problem.gpu, all);
+    for (const JobDemand& job : problem.jobs) {
+      if (std::ranges::find(all, job.instance) == all.end()) all.push_back(job.instance);
+    }
+    if (!problem.jobs.empty()) beside_jobs_ = gpu::EnumerateMaximalLayouts(*problem.gpu, all);
   }
 
   const std::vector<LayoutColumn>& layouts() const { return layouts_; }
@@ -70,10 +75,14 @@ class Search {
     return value;
   }
 
-  // `layout` with its instances given, largest first, to whom they help most.
-  CutGpu Dealt(const LayoutColumn& layout) {
-    CutGpu gpu;
-    std::vector<MigInstance> instances = layout.layout.instances();
+  // `layout` with its instances, but for those of `jobs`, given, largest first, to
+  // whom they help most.
+  CutGpu Dealt(const gpu::MigLayout& layout, const std::vector<MigInstance>& jobs) {
+    CutGpu gpu{.instances = {}, .jobs = jobs};
+    std::vector<MigInstance> instances = layout.instances();
+    std::erase_if(instances, [&](const MigInstance& instance) {
+      return std::ranges::find(jobs, instance) != jobs.end();
+    });
     std::ranges::sort(instances, [&](const MigInstance& a, const MigInstance& b) {
       const int left = problem_.gpu->profile(a.profile).compute_slices;
       const int right = problem_.gpu->profile(b.profile).compute_slices;
@@ -108,6 +117,12 @@ class Search {
     CutGpu becomes;
     Value value;
   };
+
+  static bool Contains(const gpu::MigLayout& layout, const std::vector<MigInstance>& jobs) {
+    return std::ranges::all_of(jobs, [&](const MigInstance& job) {
+      return std::ranges::find(layout.instances(), job) != layout.instances().end();
+    });
+  }
 
   void Count(ProfileIndex size, std::size_t model, int sign) {
     if (model == kNobody) return;
@@ -165,8 +180,12 @@ class Search {
         continue;
       }
       Take(gpus[g], -1);
-      if (!gpus[g].holds_job) {
-        for (const LayoutColumn& layout : layouts_) consider(g, Dealt(layout));
+      if (gpus[g].jobs.empty()) {
+        for (const LayoutColumn& layout : layouts_) consider(g, Dealt(layout.layout, {}));
+      }
+      for (const gpu::MigLayout& layout : beside_jobs_) {
+        if (gpus[g].jobs.empty() || !Contains(layout, gpus[g].jobs)) continue;
+        consider(g, Dealt(layout, gpus[g].jobs));
       }
       for (std::size_t i = 0; i < gpus[g].instances.size() && stairs_.size() > 1; ++i) {
         for (std::size_t m = 0; m < stairs_.size(); ++m) {
@@ -187,8 +206,9 @@ class Search {
   const Problem& problem_;
   std::vector<Staircase> stairs_;  // By model.
   std::vector<LayoutColumn> layouts_;
-  std::vector<std::vector<int>> counts_;  // [model][size] of the cut in hand.
-  std::vector<double> carried_;           // By model.
+  std::vector<gpu::MigLayout> beside_jobs_;  // With places: a job's instance cannot move.
+  std::vector<std::vector<int>> counts_;     // [model][size] of the cut in hand.
+  std::vector<double> carried_;              // By model.
   std::map<std::pair<std::size_t, std::vector<int>>, double> known_;
 };
 
@@ -197,9 +217,12 @@ std::vector<CutGpu> CutOf(const Deployment& deployment) {
   for (const auto& replicas : deployment.gpus) {
     CutGpu& gpu = gpus.emplace_back();
     for (const Replica& replica : replicas) {
+      if (replica.kind == Replica::Kind::kJob) {
+        gpu.jobs.push_back(replica.instance);
+        continue;
+      }
       const bool serves = replica.kind == Replica::Kind::kModel;
       gpu.instances.emplace_back(replica.instance, serves ? replica.index : kNobody);
-      gpu.holds_job |= replica.kind == Replica::Kind::kJob;
     }
   }
   return gpus;
@@ -211,17 +234,16 @@ Deployment DeploymentOf(const Problem& problem, const Deployment& start,
   for (std::size_t g = 0; g < cut.size(); ++g) {
     auto& replicas = deployment.gpus.emplace_back();
     for (const auto& [instance, model] : cut[g].instances) {
-      if (model != kNobody) {
-        replicas.push_back(
-            ModelReplica(problem, instance, model,
-                         *SingleProcess(problem.models[model], *problem.gpu, instance.profile)));
-        continue;
-      }
-      const auto old = std::ranges::find(start.gpus[g], instance, &Replica::instance);
-      replicas.push_back(old != start.gpus[g].end() && old->kind == Replica::Kind::kJob
-                             ? *old
-                             : IdleReplica(problem, instance));
+      replicas.push_back(model == kNobody
+                             ? IdleReplica(problem, instance)
+                             : ModelReplica(problem, instance, model,
+                                            SingleReplica(problem.models[model], *problem.gpu,
+                                                          problem.rule, instance.profile)));
     }
+    for (const Replica& replica : start.gpus[g]) {
+      if (replica.kind == Replica::Kind::kJob) replicas.push_back(replica);
+    }
+    std::ranges::sort(replicas, {}, &Replica::instance);
   }
   return deployment;
 }
@@ -236,18 +258,19 @@ Deployment SearchCut(const Problem& problem, const Deployment& start) {
   if (best.size() <= kFewGpus) {
     for (const LayoutColumn& layout : search.layouts()) {
       std::vector<CutGpu> gpus = CutOf(start);
-      std::vector<CutGpu> kept;
-      for (const CutGpu& gpu : gpus) kept.push_back(gpu.holds_job ? gpu : CutGpu{});
-      search.Load(kept);
-      for (CutGpu& gpu : kept) {
-        if (gpu.holds_job) continue;
-        gpu = search.Dealt(layout);
+      for (CutGpu& gpu : gpus) {
+        if (gpu.jobs.empty()) gpu.instances.clear();
+      }
+      search.Load(gpus);
+      for (CutGpu& gpu : gpus) {
+        if (!gpu.jobs.empty()) continue;
+        gpu = search.Dealt(layout.layout, {});
         search.Take(gpu, +1);
       }
-      const Value value = search.Climb(kept);
+      const Value value = search.Climb(gpus);
       if (!Better(value, best_value)) continue;
       best_value = value;
-      best = std::move(kept);
+      best = std::move(gpus);
     }
   }
   return DeploymentOf(problem, start, best);

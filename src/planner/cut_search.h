@@ -9,7 +9,7 @@ namespace divvy::planner {
 // layout, and instances their model, one at a time, as long as the model that is
 // worst off (rate carried by Staircase / rate demanded) gains, or the others do
 // while it does not lose. On up to 16 GPUs it also begins from every uniform cut.
-// GPUs that hold a job keep their layout. Deterministic.
+// Jobs keep their instances where they are. Deterministic.
 //
 // REQUIRES: a legal deployment of problem.gpus GPUs with one process a replica.
 [[nodiscard]] Deployment SearchCut(const Problem& problem, const Deployment& start);

@@ -96,7 +96,7 @@ Outcome Deal(const Problem& problem, Deployment jobs, std::vector<FreeInstance> 
     const double rate = problem.models[player->model].rate;
     player->share += rate > 0 ? AnswersOn(*player, f) / rate : 1;
     const ModelDemand& model = problem.models[player->model];
-    const Option option = *SingleProcess(model, *problem.gpu, f.instance.profile);
+    const Option option = SingleReplica(model, *problem.gpu, problem.rule, f.instance.profile);
     gpu.push_back(ModelReplica(problem, f.instance, player->model, option));
     gpu.back().why = fmt::format("{}: {}, one for {} (requests up to {})",
                                  problem.gpu->profile(f.instance.profile).name, why, model.name,

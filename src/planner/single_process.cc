@@ -21,6 +21,15 @@ std::optional<Option> SingleProcess(const ModelDemand& model, const gpu::GpuMode
   return Option{profile, 1, batch, *curve->LatencyMs(batch), *curve->Throughput(batch)};
 }
 
+Option SingleReplica(const ModelDemand& model, const gpu::GpuModel& gpu, const InTimeRule& rule,
+                     gpu::ProfileIndex profile) {
+  const std::optional<Option> single = SingleProcess(model, gpu, profile);
+  Check(single.has_value(), "the model was measured with one process there");
+  const int measured = model.profile->Find(gpu.profile(profile), 1)->largest_batch();
+  const auto merged = OptionWithin(model, gpu, rule, profile, 1, measured);
+  return merged && merged->max_batch > single->max_batch ? *merged : *single;
+}
+
 double MeanLatencyMs(const ModelDemand& model, const gpu::GpuModel& gpu,
                      gpu::ProfileIndex profile) {
   const workload::ProfileCurve* curve = model.profile->Find(gpu.profile(profile), 1);

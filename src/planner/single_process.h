@@ -16,6 +16,12 @@ namespace divvy::planner {
                                                   const gpu::GpuModel& gpu,
                                                   gpu::ProfileIndex profile);
 
+// The same as a replica for serving: where more items are in time by the rule than
+// the largest request has, it takes that many, so that a route that merges may fill
+// them. REQUIRES: SingleProcess.
+[[nodiscard]] Option SingleReplica(const ModelDemand& model, const gpu::GpuModel& gpu,
+                                   const InTimeRule& rule, gpu::ProfileIndex profile);
+
 // Milliseconds that a request of `model` takes on `profile`, on average; larger
 // requests than were measured count as the largest. REQUIRES: SingleProcess.
 [[nodiscard]] double MeanLatencyMs(const ModelDemand& model, const gpu::GpuModel& gpu,
