@@ -225,8 +225,11 @@ std::vector<Standing> Rank(const SimulateReport& report) {
   std::vector<Standing> ranked;
   for (const auto& [pair, standing] : pairs) ranked.push_back(standing);
   if (ranked.empty()) return ranked;
-  const auto value = [](const Standing& standing) {
-    return standing.bounded.value_or(standing.goodput);
+  // Factors are compared with factors: one that was beyond measure is ahead of all.
+  const bool by_factor = std::ranges::any_of(
+      ranked, [](const Standing& standing) { return standing.bounded.has_value(); });
+  const auto value = [&](const Standing& standing) {
+    return by_factor ? standing.bounded.value_or(1e9) : standing.goodput;
   };
   std::stable_sort(ranked.begin(), ranked.end(),
                    [&](const Standing& a, const Standing& b) { return value(a) > value(b); });

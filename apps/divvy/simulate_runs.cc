@@ -99,6 +99,7 @@ class Runner {
     options.seed = plan_.seed;
     options.spread = SpreadOf(candidate().staged);
     if (const auto all = RequestsOfTraces()) options.requests = std::min(options.requests, *all);
+    options.duration = LengthOfTraces(fleet_.sources);
     const double factor =
         sim::LatencyBoundedFactor(candidate().staged.setup, route(), fleet_.sources, options);
     progress_.Advance(kRunsPerSearch);

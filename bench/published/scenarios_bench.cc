@@ -134,6 +134,15 @@ int Main() {
   }
   const auto rates = Cells(ReadAll(folder + "scenarios/request_rate.csv"));
   const auto slos = Cells(ReadAll(folder + "scenarios/slo_latency_ms.csv"));
+  if (rates.empty() || rates.size() != slos.size()) {
+    fmt::print("{}scenarios: no rates, or not as many SLOs\n", folder);
+    return 1;
+  }
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    if (rates[i].size() == imported->models.size() && slos[i].size() == rates[i].size()) continue;
+    fmt::print("{}scenarios: row {} is not of {} models\n", folder, i + 1, imported->models.size());
+    return 1;
+  }
   std::vector<Scenario> scenarios;
   for (const auto& [rate_factor, slo_factor] :
        {std::pair{1.0, 1.0}, {3.0, 1.0}, {10.0, 1.0}, {1.0, 0.6}, {4.0, 0.6}}) {
@@ -154,6 +163,10 @@ int Main() {
       if (as_is) {
         scenario.published = PublishedGpus(
             ReadAll(fmt::format("{}scenarios/parvagpu_answer_{}.csv", folder, i + 1)));
+        if (scenario.published == 0) {
+          fmt::print("{}scenarios: no answer to scenario {}\n", folder, i + 1);
+          return 1;
+        }
       }
       scenarios.push_back(std::move(scenario));
     }

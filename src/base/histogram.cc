@@ -35,15 +35,8 @@ void Histogram::Add(Duration value) {
   value = std::max(value, Duration(0));
   ++buckets_[BucketOf(static_cast<std::uint64_t>(value.count()))];
   ++count_;
-  sum_ += value;
+  sum_ms_ += Milliseconds(value);
   max_ = std::max(max_, value);
-}
-
-void Histogram::Add(const Histogram& other) {
-  for (std::size_t i = 0; i < kBuckets; ++i) buckets_[i] += other.buckets_[i];
-  count_ += other.count_;
-  sum_ += other.sum_;
-  max_ = std::max(max_, other.max_);
 }
 
 Duration Histogram::Quantile(double q) const {
@@ -56,17 +49,6 @@ Duration Histogram::Quantile(double q) const {
     if (seen >= wanted) return std::min(max_, Duration(static_cast<Duration::rep>(UpperEnd(i))));
   }
   return max_;
-}
-
-std::vector<Histogram::Step> Histogram::Cumulative() const {
-  std::vector<Step> steps;
-  std::uint64_t seen = 0;
-  for (std::size_t i = 0; i < kBuckets; ++i) {
-    if (buckets_[i] == 0) continue;
-    seen += buckets_[i];
-    steps.push_back({std::min(max_, Duration(static_cast<Duration::rep>(UpperEnd(i)))), seen});
-  }
-  return steps;
 }
 
 }  // namespace divvy

@@ -15,27 +15,19 @@ class Histogram {
   Histogram();
 
   void Add(Duration value);
-  void Add(const Histogram& other);
 
   std::uint64_t count() const { return count_; }
-  Duration sum() const { return sum_; }
+  double mean_ms() const { return count_ == 0 ? 0 : sum_ms_ / static_cast<double>(count_); }
   Duration max() const { return max_; }
 
   // The value below or at which a share `q` of all lies: the upper end of its
   // bucket, never above the largest seen. Zero when nothing was added.
   [[nodiscard]] Duration Quantile(double q) const;
 
-  // Values and how many lie at most there, one pair a non-empty bucket, ascending.
-  struct Step {
-    Duration value;
-    std::uint64_t up_to;
-  };
-  [[nodiscard]] std::vector<Step> Cumulative() const;
-
  private:
   std::vector<std::uint64_t> buckets_;
   std::uint64_t count_ = 0;
-  Duration sum_{};
+  double sum_ms_ = 0;
   Duration max_{};
 };
 

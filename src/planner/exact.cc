@@ -232,11 +232,32 @@ std::string ProofOf(const std::optional<Fewest>& fewest, const Headroom& headroo
   return proof + fmt::format("headroom: within {:.2g} % of the bound", gap * 100);
 }
 
+// Nobody has so many; a slip of the unit is likelier, and counts must fit an int.
+std::optional<Infeasible> TooManyInstances(const Problem& problem,
+                                           const std::vector<ModelSide>& sides) {
+  constexpr double kMost = 100000;
+  for (std::size_t m = 0; m < sides.size(); ++m) {
+    double items = 0;
+    double capacity = 0;
+    for (const auto& need : sides[m].needs) items = std::max(items, need.items);
+    for (const Option& option : sides[m].options) capacity = std::max(capacity, option.capacity);
+    if (items <= kMost * capacity) continue;
+    return Infeasible{
+        .why = fmt::format("{} would need about {:.3g} instances; more than {} are not planned",
+                           problem.models[sides[m].model].name, items / capacity, kMost),
+        .model = sides[m].model};
+  }
+  return std::nullopt;
+}
+
 Infeasible TooFewGpus(const Exact& exact, int gpus, const Fewest& fewest) {
   const Headroom headroom = exact.MostHeadroom(gpus, nullptr);
-  const std::string most = headroom.counts
-                               ? fmt::format("at most {:.3g} of every rate", headroom.bound)
-                               : "not even one instance for every model and all jobs";
+  // A bound above 1 says that the solver stopped short, not that it would do.
+  const std::string most =
+      headroom.counts && headroom.bound >= 1
+          ? fmt::format("no more than {:.3g} of every rate was found and", headroom.factor)
+      : headroom.counts ? fmt::format("at most {:.3g} of every rate", headroom.bound)
+                        : "not even one instance for every model and all jobs";
   return {.why = fmt::format("{} {} too few: {} can be had there; {} would do", gpus,
                              gpus == 1 ? "GPU is" : "GPUs are", most, fewest.gpus),
           .gpus_needed = fewest.gpus};
@@ -247,6 +268,9 @@ Infeasible TooFewGpus(const Exact& exact, int gpus, const Fewest& fewest) {
 Outcome PlanExact(const Problem& problem) {
   auto sides = ModelSides(problem);
   if (auto* infeasible = std::get_if<Infeasible>(&sides)) return std::move(*infeasible);
+  if (auto too_many = TooManyInstances(problem, std::get<std::vector<ModelSide>>(sides))) {
+    return std::move(*too_many);
+  }
   const Exact exact(problem, std::move(std::get<std::vector<ModelSide>>(sides)));
   const Fewest fewest = exact.FewestGpus();
   if (problem.gpus && *problem.gpus < fewest.gpus) {

@@ -1,6 +1,7 @@
 #include "serving/dispatcher.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -57,6 +58,7 @@ Dispatcher::Dispatcher(const Setup& setup, const RouteOptions& options, Executor
 
 void Dispatcher::Submit(const Request& request, TimePoint now) {
   Route(request, KeyOf(request), now);
+  WakeOthers(now);
 }
 
 TimePoint Dispatcher::KeyOf(const Request& request) const {
@@ -104,8 +106,18 @@ void Dispatcher::Enqueue(std::size_t queue, SlotIndex slot, Duration work) {
 // Takes a request out of the queue of a replica (or of its model).
 void Dispatcher::Dequeue(const Replica& replica, SlotIndex slot) {
   const int batch = pool_[slot].request.batch;
-  queues_[replica.queue].Remove(pool_, slot, late_ ? Duration(0) : (*replica.group->table)(batch));
+  RequestQueue& queue = queues_[replica.queue];
+  if (late_ && static_cast<std::size_t>(queue.size()) > kLookAhead) sight_moved_ = true;
+  queue.Remove(pool_, slot, late_ ? Duration(0) : (*replica.group->table)(batch));
   --waiting_;
+}
+
+// Refuses a request that waits in the queue of `id` (or of its model) as hopeless.
+void Dispatcher::RefuseQueued(ReplicaId id, SlotIndex slot, TimePoint now) {
+  Dequeue(of(id), slot);
+  if (!late_) board_.AddPending(id, -1);
+  listener_.Refused(pool_[slot].request, Refusal::kHopeless, now);
+  pool_.Give(slot);
 }
 
 bool Dispatcher::Hopeless(const Replica& replica, const Request& request, TimePoint now) const {
@@ -155,10 +167,7 @@ void Dispatcher::LookAhead(ReplicaId id, TimePoint now) {
     const SlotIndex next = pool_[slot].next;
     const bool in_the_way = queue.items() > crowd.from && now + crowd.least > request.deadline;
     if (options_.shed && (in_the_way || Hopeless(replica, request, now))) {
-      Dequeue(replica, slot);
-      if (!late_) board_.AddPending(id, -1);
-      listener_.Refused(request, Refusal::kHopeless, now);
-      pool_.Give(slot);
+      RefuseQueued(id, slot, now);
     } else {
       window_.push_back(slot);
       if (!options_.merge && Admits(replica, {}, request, now)) return;
@@ -282,20 +291,27 @@ void Dispatcher::Finished(LaneId id, TimePoint now) {
   lane.batch = kNoSlot;
   ++replica.idle;
   UseIdleLanes(lane.replica, now);
-  WakeOthers(replica, now);
+  WakeOthers(now);
 }
 
-// After requests left a queue that all share: those that were beyond an idle
-// lane's look-ahead may have come into its sight. Rare, since somebody must rest
-// while a long queue waits for somebody else.
-void Dispatcher::WakeOthers(const Replica& replica, TimePoint now) {
-  if (late_ && static_cast<std::size_t>(queues_[replica.queue].size()) >= kLookAhead)
-    OfferToIdle(replica.model, now);
+// Requests left a queue that is longer than a lane looks ahead: those that were beyond
+// an idle lane's sight may have come into it. Rare, since somebody must rest while a
+// long queue waits for somebody else.
+void Dispatcher::WakeOthers(TimePoint now) {
+  while (std::exchange(sight_moved_, false)) {
+    for (const ReplicaId user : queue_users_) OfferToIdle(of(user).model, now);
+  }
 }
 
+// Every idle lane of the model takes what it can.
 void Dispatcher::OfferToIdle(ModelId model, TimePoint now) {
   for (const Group& group : board_.groups(model)) {
-    if (group.has_idle()) StartWhatFits(group.replicas[group.idle_head], now);
+    while (group.has_idle()) {
+      const ReplicaId replica = group.replicas[group.idle_head];
+      StartWhatFits(replica, now);
+      // The others of the group are alike: what this one leaves, they would leave too.
+      if (of(replica).idle > 0) break;
+    }
   }
 }
 
@@ -309,6 +325,7 @@ void Dispatcher::Failed(LaneId id, TimePoint now) {
   board_.AddPending(lane.replica, -static_cast<int>(displaced_.size()));
   lane.batch = kNoSlot;
   ++of(lane.replica).idle;
+  if (!late_ && of(lane.replica).up) UpdateFreeAt(lane.replica, now);
   for (const SlotIndex slot : displaced_) {
     const auto [request, key, next, previous] = pool_[slot];
     pool_.Give(slot);
@@ -320,7 +337,7 @@ void Dispatcher::Failed(LaneId id, TimePoint now) {
     }
   }
   UseIdleLanes(lane.replica, now);
-  WakeOthers(of(lane.replica), now);
+  WakeOthers(now);
 }
 
 void Dispatcher::SetUp(ReplicaId id, TimePoint now) {
@@ -329,6 +346,7 @@ void Dispatcher::SetUp(ReplicaId id, TimePoint now) {
   replica.up = true;
   board_.SetUp(id, true, now);
   UseIdleLanes(id, now);
+  WakeOthers(now);
 }
 
 void Dispatcher::SetDown(ReplicaId id, TimePoint now) {
@@ -353,6 +371,7 @@ void Dispatcher::SetDown(ReplicaId id, TimePoint now) {
     pool_.Give(slot);
     Route(request, key, now);
   }
+  WakeOthers(now);
 }
 
 void Dispatcher::Expire(TimePoint now) {
@@ -360,17 +379,16 @@ void Dispatcher::Expire(TimePoint now) {
   for (const ReplicaId id : queue_users_) {
     const Replica& replica = of(id);
     const RequestQueue& queue = queues_[replica.queue];
-    bool changed = false;
-    while (!queue.empty() && Hopeless(replica, pool_[queue.head()].request, now)) {
-      const SlotIndex slot = queue.head();
-      Dequeue(replica, slot);
-      if (!late_) board_.AddPending(id, -1);
-      listener_.Refused(pool_[slot].request, Refusal::kHopeless, now);
-      pool_.Give(slot);
-      changed = true;
+    const int before = queue.size();
+    SlotIndex slot = queue.head();
+    for (std::size_t looked = 0; slot != kNoSlot && looked < kLookAhead; ++looked) {
+      const SlotIndex next = pool_[slot].next;
+      if (Hopeless(replica, pool_[slot].request, now)) RefuseQueued(id, slot, now);
+      slot = next;
     }
-    if (changed && !late_ && replica.up) UpdateFreeAt(id, now);
+    if (queue.size() != before && !late_ && replica.up) UpdateFreeAt(id, now);
   }
+  WakeOthers(now);
 }
 
 // What is queued at a replica, in the time of one lane.
@@ -391,14 +409,15 @@ void Dispatcher::UpdateFreeAt(ReplicaId id, TimePoint now) {
     board_.SetFreeAt(id, now);
     return;
   }
+  // What is queued is shared by the lanes; its first begins when the first lane is free.
   const Duration queued = QueuedWork(replica);
-  Duration work = queued;
+  Duration first_free = Duration::max();
   const auto first = static_cast<std::size_t>(replica.first_lane);
   for (std::size_t i = first; i < first + static_cast<std::size_t>(replica.lanes); ++i) {
-    work += std::max(Duration(0), lanes_[i].expected_end - now);
+    first_free = std::min(first_free, std::max(Duration(0), lanes_[i].expected_end - now));
   }
   board_.SetQueuedWork(id, queued);
-  board_.SetFreeAt(id, now + work / replica.lanes);
+  board_.SetFreeAt(id, now + first_free + queued / replica.lanes);
 }
 
 }  // namespace divvy::serving

@@ -49,9 +49,11 @@ class Listener {
 // back. The same object serves in the simulator and in the server.
 //
 // Order. A queue goes by key: the deadline (or the arrival, where the policy says
-// so) plus, for each level of priority, once more the request's own SLO. So a
-// request is overtaken only by requests that came at most priority * SLO later,
-// and nobody waits for ever.
+// so) plus, for each level of priority, once more the request's own SLO. So among
+// requests of one SLO and one queue, one of level p stands behind none that came more
+// than p SLOs later. Out of turn go only requests that a lane can answer in time when
+// it cannot answer, or not with a fair yield, those before them. With shedding nobody
+// waits beyond his deadline: he is refused.
 //
 // Work conservation. Under the policy `divvy` a lane never rests while a request
 // waits that it could answer in time among the first kLookAhead of its queue; under
@@ -95,9 +97,9 @@ class Dispatcher {
   void SetDown(ReplicaId replica, TimePoint now);
   void SetUp(ReplicaId replica, TimePoint now);
 
-  // Refuses what waits at the head of a queue beyond hope; a worker that hangs
-  // does not call Finished, so a server calls this every few milliseconds. Without
-  // shedding it does nothing.
+  // Refuses what waits beyond hope among the first kLookAhead of each queue; a worker
+  // that hangs does not call Finished, so a server calls this every few milliseconds.
+  // Without shedding it does nothing.
   void Expire(TimePoint now);
 
   // Lanes are numbered through the replicas.
@@ -147,9 +149,10 @@ class Dispatcher {
   void Route(const Request& request, TimePoint key, TimePoint now);
   void Enqueue(std::size_t queue, SlotIndex slot, Duration work);
   void Dequeue(const Replica& replica, SlotIndex slot);
+  void RefuseQueued(ReplicaId replica, SlotIndex slot, TimePoint now);
   void StartWhatFits(ReplicaId replica, TimePoint now);
   void UseIdleLanes(ReplicaId replica, TimePoint now);
-  void WakeOthers(const Replica& replica, TimePoint now);
+  void WakeOthers(TimePoint now);
   void OfferToIdle(ModelId model, TimePoint now);
   [[nodiscard]] bool StartBatch(ReplicaId replica, TimePoint now);
   [[nodiscard]] Crowd CrowdAt(const Replica& replica) const;
@@ -180,6 +183,7 @@ class Dispatcher {
   std::vector<Request> batch_;        // Scratch, for Executor::Start.
   std::vector<SlotIndex> displaced_;  // Scratch, for SetDown and Failed.
   int waiting_ = 0;
+  bool sight_moved_ = false;  // See WakeOthers.
 };
 
 }  // namespace divvy::serving

@@ -89,6 +89,36 @@ TEST(DispatcherTest, TheHopelessAreRefusedAtOnceAndNeverFirst) {
   EXPECT_THAT(harness.starts.back().tags, ElementsAre(5));
 }
 
+TEST(DispatcherTest, WhatComesIntoSightOfAnIdleLaneIsServed) {
+  // 70 large requests wait for the large lane; behind them, beyond the small lanes'
+  // look-ahead, three small ones, which only those may take before the deadline.
+  serving::Setup setup = SmallAndLarge();
+  setup.replicas.push_back({.size = 1, .table = 0});
+  Harness harness(setup, "divvy-merge");
+  harness.Submit(1, 0, 2000, 1);  // Small lanes, until 10 and
+  harness.Submit(2, 0, 2000, 1);  // 20.
+  harness.Submit(3, 0, 60, 8);    // Large lane.
+  for (std::uint64_t tag = 100; tag < 170; ++tag) harness.Submit(tag, 0, 65, 8);
+  for (std::uint64_t tag = 200; tag < 203; ++tag) harness.Submit(tag, 1, 900, 1);
+  harness.Finish(0, 10);
+  harness.Finish(2, 20);
+  EXPECT_EQ(harness.starts.size(), 3U) << "64 large ones hide the small ones";
+  harness.Finish(1, 21);  // 13 ms each: four more are in time; the others go at 53.
+  EXPECT_EQ(harness.starts.size(), 4U);
+  harness.dispatcher().Expire(At(55));
+  // Both small lanes at once, and the third small one waits for either.
+  ASSERT_EQ(harness.starts.size(), 6U);
+  EXPECT_THAT(harness.starts[4].tags, ElementsAre(200));
+  EXPECT_THAT(harness.starts[5].tags, ElementsAre(201));
+}
+
+TEST(DispatcherTest, WithSeveralLanesTheWaitIsThatOfTheFirstToBeFree) {
+  Harness harness(Equal(1, 2), "elsa");
+  harness.Submit(1, 0, 1000, 1);  // Until 10.
+  harness.Submit(2, 8, 1000, 1);  // Until 18.
+  EXPECT_EQ(harness.dispatcher().board().Wait(ReplicaId{0}, At(8)), Ms(2));
+}
+
 TEST(DispatcherTest, ExpireRefusesBehindAWorkerThatHangs) {
   Harness harness(Equal(1), "divvy");
   harness.Submit(1, 0, 100);
@@ -124,13 +154,6 @@ TEST(DispatcherTest, LanesOfOneReplicaRunSideBySide) {
 }
 
 TEST(DispatcherTest, ALowerPriorityIsOvertakenWithinItsBoundOnly) {
-  Harness harness(Equal(1), "divvy-merge");
-  harness.Submit(1, 0, 1000);
-  harness.Submit(2, 0, 100, 1, 1);    // Key: deadline 100 plus one SLO, 200.
-  harness.Submit(3, 90, 100, 1, 0);   // Key 190: overtakes.
-  harness.Submit(4, 101, 100, 1, 0);  // Key 201: does not, though it is more important.
-  EXPECT_EQ(harness.starts.size(), 1U);
-  // Shedding takes out who waits too long, so give the lane back before that.
   Harness fair(Equal(1), "fifs");
   fair.Submit(1, 0, 1000);
   fair.Submit(2, 0, 100, 1, 1);    // Key 100.

@@ -67,6 +67,14 @@ class Builder {
                     fmt::format("{}{} has no profile {}", Where(instance.line), gpu.kind,
                                 instance.profile));
       }
+      const auto models = std::ranges::count(instance.runs, plan::Assignment::Kind::kModel,
+                                             &plan::Assignment::kind);
+      if (models > 1) {
+        return Fail(ErrorCode::kInvalidArgument,
+                    fmt::format("{}{} models share one {}; profiles are of a model alone on its "
+                                "instance, so give each its own",
+                                Where(instance.line), models, instance.profile));
+      }
       for (const plan::Assignment& run : instance.runs) {
         if (run.kind != plan::Assignment::Kind::kModel) continue;
         auto added = AddReplica({index, i, instance.profile}, (*model)->profile(*profile), run);

@@ -84,6 +84,8 @@ TEST_F(FromPlanTest, SaysWhatIsMissingAndWhere) {
               HasSubstr("on 1g.5gb with 3 processes"));
   EXPECT_THAT(message("{profile: 1g.5gb, runs: [{model: bert, batch: 5}]}"),
               HasSubstr("measured up to 4 only"));
+  EXPECT_THAT(message("{profile: 7g.40gb, runs: [{model: bert}, {model: bert}]}"),
+              HasSubstr("line 6: 2 models share one 7g.40gb"));
   const auto whole = Build(
       "gpus:\n  - gpu: 0\n    kind: A100-40GB\n    mig: false\n"
       "    runs: [{model: bert}]\n");

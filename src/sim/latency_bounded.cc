@@ -1,9 +1,31 @@
 #include "sim/latency_bounded.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace divvy::sim {
 namespace {
+
+// A trace may be shorter than what was asked for. Where rates differ, the run grows
+// until the slowest has requests enough to speak of 95 % of them, within reason.
+std::uint64_t RequestsFor(std::span<const Source> sources, const SearchOptions& options) {
+  constexpr double kLeastOfAModel = 500;
+  constexpr double kMost = 1e6;
+  std::uint64_t of_traces = 0;
+  double all = 0;
+  double slowest = std::numeric_limits<double>::infinity();
+  for (const Source& source : sources) {
+    if (const auto* load = std::get_if<workload::Load>(&source.arrivals)) {
+      all += load->rate;
+      slowest = std::min(slowest, load->rate);
+    } else {
+      of_traces += std::get<std::span<const workload::Arrival>>(source.arrivals).size();
+    }
+  }
+  if (all == 0) return std::min(options.requests, of_traces);
+  const double wanted = std::min(kMost, kLeastOfAModel * all / slowest);
+  return std::max(options.requests, static_cast<std::uint64_t>(wanted));
+}
 
 class Search {
  public:
@@ -12,28 +34,23 @@ class Search {
       : setup_(setup), route_(route), sources_(sources), options_(options) {
     sim_.seed = options.seed;
     sim_.spread = options.spread;
-    // A trace may be shorter than what was asked for; a tenth of what there is warms up.
-    std::uint64_t arrivals = 0;
-    bool endless = false;
-    for (const Source& source : sources) {
-      const auto* trace = std::get_if<std::span<const workload::Arrival>>(&source.arrivals);
-      endless = endless || trace == nullptr;
-      if (trace != nullptr) arrivals += trace->size();
-    }
-    sim_.requests = endless ? options.requests : std::min(options.requests, arrivals);
+    sim_.requests = RequestsFor(sources, options);
     sim_.warm_up = sim_.requests / 10;
     if (sources.size() == 1) {
       // More misses than this cannot be made good again; most overloaded runs end early.
-      sim_.give_up_after = static_cast<std::uint64_t>(static_cast<double>(sim_.requests) *
-                                                      (1 - options.attainment) * 1.2) +
-                           10;
+      const double counted = static_cast<double>(sim_.requests - sim_.warm_up);
+      sim_.give_up_after = static_cast<std::uint64_t>(counted * (1 - options.attainment)) + 1;
     }
   }
 
   [[nodiscard]] bool InTime(double factor) const {
     std::vector<std::vector<workload::Arrival>> storage;
     const std::vector<Source> scaled = Scaled(sources_, factor, storage);
-    const SimResult result = Simulate(setup_, route_, scaled, {}, sim_);
+    Options sim = sim_;
+    if (options_.duration != Duration::max()) {
+      sim.duration = FromSeconds(Seconds(options_.duration) / factor);
+    }
+    const SimResult result = Simulate(setup_, route_, scaled, {}, sim);
     if (result.gave_up) return false;
     return std::ranges::all_of(result.models, [&](const ModelResult& model) {
       return model.attainment() >= options_.attainment;
@@ -60,8 +77,9 @@ std::vector<Source> Scaled(std::span<const Source> sources, double factor,
     }
     const auto trace = std::get<std::span<const workload::Arrival>>(source.arrivals);
     std::vector<workload::Arrival>& faster = storage.emplace_back(trace.begin(), trace.end());
+    constexpr double kLongest_s = 100.0 * 365 * 86400;  // Far from where a Duration ends.
     for (workload::Arrival& arrival : faster)
-      arrival.at = FromSeconds(Seconds(arrival.at) / factor);
+      arrival.at = FromSeconds(std::min(kLongest_s, Seconds(arrival.at) / factor));
     // The vector's own storage does not move when `storage` grows.
     source.arrivals = std::span<const workload::Arrival>(faster);
   }

@@ -7,9 +7,10 @@
 namespace divvy::sim {
 
 struct SearchOptions {
-  double attainment = 0.95;  // Share of the requests of every model that must be in time.
-  double precision = 0.002;  // Relative, of the factor.
-  std::uint64_t requests = 30000;
+  double attainment = 0.95;        // Share of the requests of every model that must be in time.
+  double precision = 0.002;        // Relative, of the factor.
+  std::uint64_t requests = 30000;  // More where rates differ much, so that all are seen.
+  Duration duration = Duration::max();  // Of the load as it is; played faster, it is shorter.
   std::uint64_t seed = 1;
   std::vector<double> spread = {};  // As Options::spread.
 };

@@ -74,8 +74,6 @@ class Simulation final : public serving::Executor, public serving::Listener {
       const auto [at, order, what] = events_.next();
       events_.Pop();
       now_ = at;
-      // A replica that goes or comes after the last answer does not make the run longer.
-      if (what.kind != Event::Kind::kSwitch) last_served_ = at;
       ++result_.events;
       Handle(what);
     }
@@ -97,7 +95,6 @@ class Simulation final : public serving::Executor, public serving::Listener {
     if (options_.timelines) timelines_[Index(replica)].Add(now_ - TimePoint{}, actual);
     if (!counted_from_) return;
     ReplicaResult& result = result_.replicas[Index(replica)];
-    // What runs beyond the last arrival is the price of ending, not of the load.
     result.busy += actual;
     ++result.batches;
     result.requests += batch.size();
@@ -112,8 +109,8 @@ class Simulation final : public serving::Executor, public serving::Listener {
       Log("answer", "id={} latency_ms={:.6f} {}", request.tag,
           Milliseconds(service.finished - request.arrival), in_time ? "in-time" : "late");
     }
-    if (!in_time) CountMiss();
     if (request.tag < options_.warm_up) return;
+    if (!in_time) CountMiss();
     ModelResult& model = result_.models[Index(request.model)];
     ++model.answered;
     model.in_time += in_time ? 1 : 0;
@@ -122,8 +119,8 @@ class Simulation final : public serving::Executor, public serving::Listener {
 
   void Refused(const Request& request, Refusal why, TimePoint /*now*/) override {
     if (options_.log != nullptr) Log("refuse", "id={} {}", request.tag, Describe(why));
-    CountMiss();
     if (request.tag < options_.warm_up) return;
+    CountMiss();
     ++result_.models[Index(request.model)].refused[static_cast<std::size_t>(why)];
   }
 
@@ -161,6 +158,7 @@ class Simulation final : public serving::Executor, public serving::Listener {
       case Event::Kind::kArrival:
         return Arrive(event.index);
       case Event::Kind::kFinish:
+        last_served_ = now_;
         return dispatcher_.Finished(static_cast<LaneId>(event.index), now_);
       case Event::Kind::kSwitch:
         return TakeSwitch(switches_[event.index]);
@@ -174,11 +172,11 @@ class Simulation final : public serving::Executor, public serving::Listener {
   void Arrive(std::uint32_t index) {
     const Source& source = sources_[index];
     const int batch = next_batch_[index];
-    if (arrived_ == options_.requests) return;
+    if (arrived_ == options_.requests) return;  // Of a slower source; the run is over without it.
     if (arrived_ == options_.warm_up) counted_from_ = now_;
     const Request request{arrived_++,      source.model, batch,
                           source.priority, now_,         now_ + source.slo};
-    last_arrival_ = now_;
+    last_arrival_ = last_served_ = now_;
     if (options_.log != nullptr) {
       Log("arrive", "id={} model={} batch={}", request.tag, setup_.models[Index(source.model)],
           batch);

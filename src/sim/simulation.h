@@ -47,7 +47,7 @@ struct Options {
   std::vector<double> spread = {};      // By table: sigma of the logarithm of a batch's time
                                         // around its mean; empty for exact times.
   bool timelines = false;               // Fill ReplicaResult::timeline.
-  std::optional<std::uint64_t> give_up_after = {};  // So many requests late or refused.
+  std::optional<std::uint64_t> give_up_after = {};  // So many counted requests late or refused.
   EventLog* log = nullptr;
 };
 
@@ -75,11 +75,11 @@ struct Timeline {
 };
 
 struct ReplicaResult {
-  Duration busy{};  // Over all lanes, in the counted time.
+  Duration busy{};  // Over all lanes, of batches that began in the counted time.
   std::uint64_t batches = 0;
   std::uint64_t requests = 0;
   std::uint64_t items = 0;
-  double utilization = 0;
+  double utilization = 0;  // busy over the time from the warm-up to the last answer.
   std::vector<std::uint64_t> by_items = {};  // Batches by items; [0] is for one item.
   Timeline timeline = {};
 };

@@ -78,7 +78,7 @@ TEST(SimulationTest, WaitsAsQueueingTheorySays) {
       Options options{.requests = 40000, .warm_up = 1000};
       const SimResult result = Simulate(setup, Route(route), sources, {}, options);
       const ModelResult& model = result.models[0];
-      const double mean = Milliseconds(model.latency.sum()) / static_cast<double>(model.answered);
+      const double mean = model.latency.mean_ms();
       const double expected = 10 + rho * 10 / (2 * (1 - rho));
       EXPECT_NEAR(mean, expected, 0.06 * expected) << route << " at " << rho;
       EXPECT_NEAR(result.replicas[0].utilization, rho, 0.01);
@@ -187,7 +187,7 @@ TEST(SimulationTest, QuantilesCountTheRefused) {
   EXPECT_EQ(model.attainment(), 0.5);
 }
 
-TEST(SimulationTest, ASpreadKeepsTheMeanAndIsLearned) {
+TEST(SimulationTest, ASpreadKeepsTheMean) {
   serving::Setup setup{.models = {"model"}, .tables = {Linear(10, 0, 1)}, .replicas = {{}}};
   const std::vector<Source> sources = {Poisson(1, std::chrono::seconds(10))};
   const Options options{.requests = 50000, .spread = {0.3}};
@@ -204,6 +204,16 @@ TEST(SimulationTest, AReplicaThatGoesLeavesItsLoadToTheRest) {
     EXPECT_EQ(result.replicas[1].batches, 0U) << route;
     EXPECT_EQ(result.models[0].answered, 1000U) << route;
   }
+}
+
+TEST(SimulationTest, AModelThatHardlyEverIsAskedDoesNotStretchTheRun) {
+  serving::Setup setup{.models = {"busy", "rare"}, .tables = {Linear(10, 0, 1)}, .replicas = {}};
+  setup.replicas = {{.model = ModelId{0}}, {.model = ModelId{1}}};
+  std::vector<Source> sources = {Poisson(50, std::chrono::seconds(1)),
+                                 Poisson(0.0001, std::chrono::seconds(1))};
+  sources[1].model = ModelId{1};
+  const SimResult result = Simulate(setup, Route("divvy"), sources, {}, {.requests = 5000});
+  EXPECT_NEAR(result.replicas[0].utilization, 0.5, 0.03);
 }
 
 TEST(SimulationTest, TimelinesAddUpToTheBusyTime) {
