@@ -109,8 +109,12 @@ int main(int argc, char** argv) {
   const auto failed = static_cast<int>(divvy::app::ExitStatus::kFailed);
   try {
     const int status = divvy::app::Main(argc, argv);
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-    std::perror("divvy: cannot write to standard output");
+    if (std::fflush(stdout) != 0) {
+      std::perror("divvy: cannot write to standard output");
+      return failed;
+    }
+    if (std::ferror(stdout) == 0) return status;
+    std::fprintf(stderr, "divvy: cannot write to standard output\n");
   } catch (const std::exception& error) {
     // We do not throw; fmt does when standard output is full or closed.
     std::fprintf(stderr, "divvy: %s\n", error.what());

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <filesystem>
+#include <system_error>
 
 #include <cstdio>
 #include <memory>
@@ -112,6 +114,11 @@ void Deliver(Invocation& invocation, const Options& options, const PlanReport& r
                                                            : DescribePlan(report, invocation.ink);
   if (!report.chosen.carries) invocation.status = ExitStatus::kFailed;
   if (options.save.empty() || !report.chosen.deployment) return Print(text);
+  std::error_code unknown;  // Of a file that is not there yet: then it is no fleet either.
+  if (std::filesystem::equivalent(options.save, *options.fleet, unknown)) {
+    return Complain(invocation, {ErrorCode::kInvalidArgument,
+                                 fmt::format("--save {} would overwrite the fleet", options.save)});
+  }
   const auto plan = PlanText(report);
   if (options.save == "-" && plan) return Print(*plan);
   Print(text);

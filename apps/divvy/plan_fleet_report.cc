@@ -97,7 +97,16 @@ void WriteCut(Out out, const PlanReport& report, gpu::Ink ink) {
       like[static_cast<std::size_t>(same - drawn.gpus.begin())].push_back(static_cast<int>(i));
     }
   }
-  fmt::format_to(out, "\n{}", plan::DrawPlan(drawn, ink));
+  std::string text = plan::DrawPlan(drawn, ink);
+  if (drawn.gpus.size() < plan.gpus.size()) {
+    // Its last line counts what was drawn; that of the whole plan counts all.
+    const auto last_line = [](const std::string& lines) {
+      return lines.rfind('\n', lines.size() - 2) + 1;
+    };
+    const std::string whole = plan::DrawPlan(plan, gpu::Ink::kPlain);
+    text.replace(last_line(text), std::string::npos, whole.substr(last_line(whole)));
+  }
+  fmt::format_to(out, "\n{}", text);
   for (std::size_t i = 0; i < like.size(); ++i) {
     if (like[i].empty()) continue;
     fmt::format_to(out, "{} {} cut as {}.\n", like[i].size() == 1 ? "GPU" : "GPUs",

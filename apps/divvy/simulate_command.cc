@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/number.h"
 #include "command.h"
 #include "event_file.h"
 #include "fleet_input.h"
@@ -74,6 +75,9 @@ struct SimulateOptions {
   if (options.duration) {
     const auto duration = ParseTimeArgument("--duration", *options.duration);
     if (!duration) return Fail(duration.error());
+    if (*duration <= Duration(0)) {
+      return Fail(ErrorCode::kInvalidArgument, "--duration: a run must last longer than nothing");
+    }
     plan.duration = *duration;
     plan.requests = std::nullopt;
   }
@@ -236,6 +240,9 @@ void AddHowToRun(CLI::App& command, SimulateOptions& options) {
   command.add_option("--duration", options.duration, "Simulated time a run, at most, e.g. 60s")
       ->type_name("TIME");
   command.add_option("--seed", options.seed, "For all that is drawn by lot (default: the fleet's)")
+      ->check([](const std::string& text) {
+        return ParseUnsigned(text) ? "" : text + " is not a whole number from 0 to 2^64 - 1";
+      })
       ->type_name("N");
   command
       .add_option("--spread", options.spread,

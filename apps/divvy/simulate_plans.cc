@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "gpu/catalogue.h"
 #include "plan_input.h"
 #include "planner/deployment.h"
 #include "planning.h"
@@ -75,6 +76,7 @@ class Finder {
     if (IsFile(word)) {
       auto plan = LoadPlan(word);
       if (!plan) return Fail(plan.error());
+      if (auto suits = SuitsFleet(word, *plan); !suits) return Fail(suits.error());
       return Answer(std::move(*plan));
     }
     const auto planner = FindPlanner(word);
@@ -92,6 +94,23 @@ class Finder {
     if (!attempt.carries)
       Note(fmt::format("{} does not carry the load: {}", word, attempt.failure.why));
     return Answer(planner::ToPlan(fleet_.problem, *attempt.deployment));
+  }
+
+  // Profiles are of the fleet's kind of GPU. Another number of GPUs is worth a note.
+  [[nodiscard]] Result<void> SuitsFleet(const std::string& word, const plan::Plan& plan) {
+    for (const plan::PlannedGpu& gpu : plan.gpus) {
+      const auto kind = gpu::FindGpuModel(gpu.kind);
+      if (!kind || *kind == fleet_.problem.gpu) continue;
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}:{}: {} is cut as an {}, but the fleet has {}", word, gpu.line.number,
+                      plan::Describe(gpu.gpu), (*kind)->name, fleet_.problem.gpu->name));
+    }
+    const auto count = static_cast<int>(plan.gpus.size());
+    if (fleet_.problem.gpus && *fleet_.problem.gpus != count) {
+      Note(fmt::format("{} is for {} GPUs, the fleet has {}", word, count, *fleet_.problem.gpus));
+    }
+    return {};
   }
 
   void NoteMissing(const std::string& word, const serving::PlannedSetup& planned) {
@@ -119,7 +138,15 @@ class Finder {
 
 std::size_t CandidatePlan::gpus() const {
   std::size_t most = 0;
-  for (const plan::Plan& plan : plans) most = std::max(most, plan.gpus.size());
+  for (const plan::Plan& plan : plans) {
+    const auto used = std::ranges::count_if(plan.gpus, [](const plan::PlannedGpu& gpu) {
+      return !gpu.runs.empty() ||
+             std::ranges::any_of(gpu.instances, [](const plan::PlannedInstance& instance) {
+               return !instance.runs.empty();
+             });
+    });
+    most = std::max(most, static_cast<std::size_t>(used));
+  }
   return most;
 }
 

@@ -26,7 +26,7 @@ struct CandidatePlan {
   std::vector<TimePoint> from;                // By plan.
   sim::StagedSetup staged;
 
-  [[nodiscard]] std::size_t gpus() const;  // The most that any of its plans has.
+  [[nodiscard]] std::size_t gpus() const;  // The most that any of its plans uses.
 
   // Where a replica runs.
   [[nodiscard]] const plan::PlannedGpu& GpuOf(std::size_t replica) const;

@@ -104,9 +104,15 @@ Outcome Deal(const Problem& problem, Deployment jobs, std::vector<FreeInstance> 
   }
   for (const Player& player : players) {
     if (player.instances > 0) continue;
+    const ModelDemand& model = problem.models[player.model];
+    const bool runs = std::ranges::any_of(free, [&](const FreeInstance& f) {
+      return SingleProcess(model, *problem.gpu, f.instance.profile).has_value();
+    });
     return Infeasible{
-        .why = fmt::format("{} gets no instance: {} cut, models to serve {}",
-                           problem.models[player.model].name, free.size(), players.size()),
+        .why = runs ? fmt::format("{} gets no instance: {} cut, models to serve {}", model.name,
+                                  free.size(), players.size())
+                    : fmt::format("{} was not measured with one process on any of the {} instances",
+                                  model.name, free.size()),
         .model = player.model};
   }
   for (auto& gpu : jobs.gpus) std::ranges::sort(gpu, {}, &Replica::instance);

@@ -119,7 +119,8 @@ TEST(ParisTest, RandomFleetsAreLegalFullAndServeEverybody) {
       for (const auto& curve : model.profile->curves) {
         if (curve.processes == 1) measured = std::max(measured, curve.largest_batch());
       }
-      EXPECT_EQ(largest, std::min(measured, model.batches.largest())) << "case " << i;
+      EXPECT_GE(largest, std::min(measured, model.batches.largest())) << "case " << i;
+      EXPECT_LE(largest, measured) << "case " << i;
     }
   }
   EXPECT_GT(planned_count, 50);

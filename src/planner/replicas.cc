@@ -19,8 +19,8 @@ Replica ModelReplica(const Problem& problem, gpu::MigInstance instance, std::siz
           .index = model,
           .processes = option.processes,
           .max_batch = option.max_batch,
-          .why = fmt::format("{}: {} {} of {}, batch {}: {:.0f} items/s at {:.3g} ms (limit "
-                             "{:.3g} ms)",
+          .why = fmt::format("{}: {} {} of {}, batch {}: {:.0f} items/s at {:.4g} ms (limit "
+                             "{:.4g} ms)",
                              NameOf(problem, instance), option.processes,
                              option.processes == 1 ? "process" : "processes", demand.name,
                              option.max_batch, option.capacity, option.latency_ms,

@@ -105,6 +105,12 @@ class Builder {
                   fmt::format("{}batch {} of '{}' on {}: measured up to {} only", Where(run.line),
                               batch, run.name, profile.name, curve->largest_batch()));
     }
+    const auto memory = curve->MemoryMib(batch);
+    if (memory && profile.memory_mib && *memory > *profile.memory_mib) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}batch {} of '{}' takes {:.0f} MiB, and {} has {}", Where(run.line),
+                              batch, run.name, *memory, profile.name, *profile.memory_mib));
+    }
     const auto id = static_cast<std::size_t>(model - models_.begin());
     built_.setup.replicas.push_back({.model = static_cast<ModelId>(id),
                                      .size = profile.sms.value_or(profile.compute_slices),

@@ -38,9 +38,9 @@ struct PlannedSetup {
 //
 // kInvalidArgument, with the plan's line where there is one, when an instance runs a
 // model that `models` lacks, when a model was not measured there, so far or with so
-// many processes, when several models share an instance, and for whole GPUs, since
-// a profile of a model alone on an instance does not speak for those. REQUIRES: plan::Validate
-// finds nothing wrong.
+// many processes, or takes more memory than there is, when several models share an instance, and
+// for whole GPUs, since a profile of a model alone on an instance does not speak for those.
+// REQUIRES: plan::Validate finds nothing wrong.
 [[nodiscard]] Result<PlannedSetup> SetupFromPlan(const plan::Plan& plan,
                                                  std::span<const ServedModel> models);
 

@@ -17,7 +17,8 @@ struct SearchOptions {
 
 // Latency-bounded throughput: the largest factor on all arrival rates at which
 // every model still answers the wanted share of its requests in time; refused ones
-// count as late. So, without shedding, p95 is at most the SLO. Traces are played
+// count as late. So, without shedding, p95 is at most the SLO. And the queue must not
+// grow with the run: emptying it takes at most a twentieth of the run. Traces are played
 // faster or slower. Found by bisection; each probe sees the same random numbers, so
 // that the answer is smooth. 0 when not even a millionth of the load is in time.
 [[nodiscard]] double LatencyBoundedFactor(const serving::Setup& setup,

@@ -148,6 +148,7 @@ class Simulation final : public serving::Executor, public serving::Listener {
 
   void ScheduleArrival(std::uint32_t source) {
     const auto arrival = streams_[source].Next();
+    if (arrival && arrival->at > options_.duration) ended_by_time_ = true;
     if (!arrival || arrival->at > options_.duration) return;
     next_batch_[source] = arrival->batch;
     events_.Push(TimePoint(arrival->at), {Event::Kind::kArrival, source});
@@ -158,7 +159,7 @@ class Simulation final : public serving::Executor, public serving::Listener {
       case Event::Kind::kArrival:
         return Arrive(event.index);
       case Event::Kind::kFinish:
-        last_served_ = now_;
+        last_answer_ = end_ = now_;
         return dispatcher_.Finished(static_cast<LaneId>(event.index), now_);
       case Event::Kind::kSwitch:
         return TakeSwitch(switches_[event.index]);
@@ -173,10 +174,10 @@ class Simulation final : public serving::Executor, public serving::Listener {
     const Source& source = sources_[index];
     const int batch = next_batch_[index];
     if (arrived_ == options_.requests) return;  // Of a slower source; the run is over without it.
-    if (arrived_ == options_.warm_up) counted_from_ = now_;
+    if (!counted_from_ && arrived_ == options_.warm_up) counted_from_ = now_;
     const Request request{arrived_++,      source.model, batch,
                           source.priority, now_,         now_ + source.slo};
-    last_arrival_ = last_served_ = now_;
+    last_arrival_ = end_ = now_;
     if (options_.log != nullptr) {
       Log("arrive", "id={} model={} batch={}", request.tag, setup_.models[Index(source.model)],
           batch);
@@ -205,14 +206,17 @@ class Simulation final : public serving::Executor, public serving::Listener {
   }
 
   void Conclude() {
-    const TimePoint from = counted_from_.value_or(last_arrival_);
-    result_.counted = last_arrival_ - from;
-    const double counted_s = std::max(Seconds(last_served_ - from), 1e-12);
+    // A run that its time ended lasted that long, though nothing may have come at the end.
+    if (ended_by_time_) end_ = std::max(end_, TimePoint(options_.duration));
+    const TimePoint from = counted_from_.value_or(end_);
+    result_.counted = end_ - from;
+    result_.drained = last_answer_ - std::min(last_answer_, last_arrival_);
+    const double counted_s = std::max(Seconds(result_.counted), 1e-12);
     for (std::size_t i = 0; i < result_.replicas.size(); ++i) {
       ReplicaResult& replica = result_.replicas[i];
       replica.utilization =
           std::min(1.0, Seconds(replica.busy) / (counted_s * setup_.replicas[i].lanes));
-      if (options_.timelines) replica.timeline = timelines_[i].Result(last_served_ - TimePoint{});
+      if (options_.timelines) replica.timeline = timelines_[i].Result(end_ - TimePoint{});
     }
   }
 
@@ -239,7 +243,9 @@ class Simulation final : public serving::Executor, public serving::Listener {
   std::vector<TimelineRecorder> timelines_;
   TimePoint now_{};
   TimePoint last_arrival_{};
-  TimePoint last_served_{};
+  TimePoint last_answer_{};
+  TimePoint end_{};  // Of what counts as the run.
+  bool ended_by_time_ = false;
   std::optional<TimePoint> counted_from_;
   std::uint64_t arrived_ = 0;
   std::uint64_t missed_ = 0;

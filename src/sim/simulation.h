@@ -79,7 +79,7 @@ struct ReplicaResult {
   std::uint64_t batches = 0;
   std::uint64_t requests = 0;
   std::uint64_t items = 0;
-  double utilization = 0;  // busy over the time from the warm-up to the last answer.
+  double utilization = 0;                    // busy / (SimResult::counted * lanes).
   std::vector<std::uint64_t> by_items = {};  // Batches by items; [0] is for one item.
   Timeline timeline = {};
 };
@@ -87,7 +87,9 @@ struct ReplicaResult {
 struct SimResult {
   std::vector<ModelResult> models;      // By ModelId.
   std::vector<ReplicaResult> replicas;  // By ReplicaId.
-  Duration counted{};                   // From the end of the warm-up to the last arrival.
+  Duration counted{};                   // From the end of the warm-up to the end of the run: the
+                                        // last answer, or Options::duration if that is later.
+  Duration drained{};                   // From the last arrival to the last answer.
   std::uint64_t events = 0;
   bool gave_up = false;  // See Options::give_up_after; figures are of what was seen.
 

@@ -246,6 +246,24 @@ TEST(LatencyBoundedTest, FindsTheRateAtWhichASingleServerIsJustInTime) {
   EXPECT_LT(37 * ours, 100 / 0.95);
 }
 
+TEST(LatencyBoundedTest, AnSloAsLongAsTheRunDoesNotHideAQueueThatGrows) {
+  serving::Setup setup{.models = {"model"}, .tables = {Linear(10, 0, 1)}, .replicas = {{}}};
+  for (const char* route : {"fifs", "divvy"}) {
+    const std::vector<Source> sources = {Poisson(10, std::chrono::minutes(10))};
+    const double factor = LatencyBoundedFactor(setup, Route(route), sources, {.requests = 5000});
+    EXPECT_NEAR(10 * factor, 103, 4) << route;
+  }
+}
+
+TEST(SimulationTest, ARunThatItsTimeEndsLastedThatLong) {
+  serving::Setup setup{.models = {"model"}, .tables = {Linear(10, 0, 1)}, .replicas = {{}}};
+  const std::vector<Source> sources = {Poisson(0.05, std::chrono::seconds(1))};
+  const SimResult result =
+      Simulate(setup, Route("divvy"), sources, {}, {.duration = std::chrono::seconds(100)});
+  EXPECT_EQ(result.counted, std::chrono::seconds(100));
+  EXPECT_LT(result.Goodput(0), 0.2);
+}
+
 TEST(LatencyBoundedTest, ATraceIsPlayedFaster) {
   std::vector<workload::Arrival> trace;
   for (int i = 0; i < 2000; ++i) trace.push_back({std::chrono::milliseconds(20) * i, 1});
