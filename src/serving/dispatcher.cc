@@ -184,6 +184,11 @@ void Dispatcher::LookAhead(ReplicaId id, TimePoint now) {
 // it grows, and all would be late. So a request is passed over that would cut the
 // lane's throughput below kFairYield of what later ones allow.
 std::size_t Dispatcher::FirstToServe(const Replica& replica, TimePoint now) const {
+  const auto fits = [&](SlotIndex slot) { return Admits(replica, {}, pool_[slot].request, now); };
+  const auto first =
+      static_cast<std::size_t>(std::ranges::find_if(window_, fits) - window_.begin());
+  if (!options_.merge || !options_.shed) return first;
+
   const Group& group = *replica.group;
   const auto yield = [&](int items) {
     return items / static_cast<double>(group.Estimate(items).count());
@@ -198,12 +203,9 @@ std::size_t Dispatcher::FirstToServe(const Replica& replica, TimePoint now) cons
   const auto allowed = std::min<std::int64_t>(most, group.ItemsWithin(latest - now));
   const double wanted = allowed < 1 ? 0 : kFairYield * yield(static_cast<int>(allowed));
 
-  std::size_t first = window_.size();
   for (std::size_t i = 0; i < window_.size(); ++i) {
     const Request& request = pool_[window_[i]].request;
-    if (Admits(replica, {}, request, now)) {
-      if (!options_.merge || !options_.shed) return i;
-      first = std::min(first, i);
+    if (fits(window_[i])) {
       const auto within = std::min<std::int64_t>(items, group.ItemsWithin(request.deadline - now));
       if (yield(static_cast<int>(within)) >= wanted) return i;
     }

@@ -82,7 +82,8 @@ class Dispatcher {
   Dispatcher(const Setup& setup, const RouteOptions& options, Executor& executor,
              Listener& listener, TimePoint now);
 
-  // REQUIRES: a known model, batch > 0, arrival <= now, 0 <= priority <= 7.
+  // REQUIRES: a known model, batch > 0, arrival <= now, a deadline within ten years of it,
+  // 0 <= priority <= 7.
   void Submit(const Request& request, TimePoint now);
 
   // The batch on `lane` is done. REQUIRES: it was started.
