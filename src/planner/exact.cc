@@ -26,11 +26,11 @@ constexpr double kRounding = 1e-9;
 
 // Effort, in nodes of search trees, so that every machine comes to the same plan. The
 // limit in seconds is for problems with so many request sizes and GPUs that even
-// these nodes take long. Sized so that eleven models on about fifty GPUs stay below a second.
+// these nodes take long. Sized so that eleven models on thirty GPUs stay below a second.
 constexpr int kFewestNodes = 20000;
-constexpr int kHeadroomNodes = 100;
+constexpr int kHeadroomNodes = 40;
 constexpr int kLastQuestionNodes = 500;
-constexpr int kUndecidedQuestions = 2;
+constexpr int kUndecidedQuestions = 1;
 constexpr double kTimeLimit_s = 5;
 
 // Once the bracket is this tight, the question is whether there is anything better
