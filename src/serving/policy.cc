@@ -1,13 +1,10 @@
 #include "serving/policy.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <limits>
 #include <vector>
 
 #include "base/check.h"
-#include "base/spelling.h"
 
 namespace divvy::serving {
 namespace {
