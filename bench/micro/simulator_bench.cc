@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -152,6 +153,64 @@ bool Decisions() {
   return met;
 }
 
+// Eight models, each on five partitions; with `all`, on those of 112 that a controller could
+// bring up, the rest of which are down.
+serving::Setup Places(bool all) {
+  serving::Setup setup;
+  for (const int size : {1, 2, 3, 4, 7}) {
+    std::vector<Duration> times;
+    for (int items = 1; items <= 32; ++items) {
+      times.push_back(FromMilliseconds(3 + 2.0 * items / size));
+    }
+    setup.tables.emplace_back(times);
+  }
+  for (std::uint32_t model = 0; model < 8; ++model) {
+    setup.models.push_back(fmt::format("model-{}", model));
+    for (std::size_t i = 0; i < 112; ++i) {
+      const bool up = i % 23 == 0;
+      if (!up && !all) continue;
+      setup.replicas.push_back({.model = serving::ModelId{model},
+                                .size = static_cast<int>(i % 5),
+                                .table = i % 5,
+                                .up = up});
+    }
+  }
+  return setup;
+}
+
+// What replicas that are down cost those that are up. False when it is more than a fifth.
+bool Sleepers() {
+  std::vector<sim::Source> sources;
+  for (std::uint32_t model = 0; model < 8; ++model) {
+    sources.push_back(LoadOf(1));
+    sources.back().model = serving::ModelId{model};
+  }
+  const serving::Setup awake = Places(false);
+  const serving::Setup all = Places(true);
+  fmt::print("\nPartitions that are down: 40 up of {} against 40 of 40, nanoseconds a request\n",
+             all.replicas.size());
+  fmt::print("{:<16} {:>10} {:>10} {:>10}\n", "route", "40 of 40", "of all", "x");
+  bool met = true;
+  for (const char* route :
+       {"elsa", "divvy", "fifs", "shortest-queue", "weighted", "elsa+merge+shed"}) {
+    std::array<double, 2> least = {1e9, 1e9};
+    std::array<std::uint64_t, 2> in_time{};
+    for (int round = 0; round < 20; ++round) {
+      for (const std::size_t which : {0, 1}) {
+        const auto begin = Clock::now();
+        const auto result = sim::Simulate(which == 0 ? awake : all, *serving::ParseRoute(route),
+                                          sources, {}, {.requests = 50000});
+        least[which] = std::min(least[which], Since(begin) / 50000 * 1e9);
+        in_time[which] = result.models[0].in_time;
+      }
+    }
+    const double times = least[1] / least[0];
+    met = met && times < 1.2 && in_time[0] == in_time[1];
+    fmt::print("{:<16} {:>10.0f} {:>10.0f} {:>10.2f}\n", route, least[0], least[1], times);
+  }
+  return met;
+}
+
 }  // namespace
 }  // namespace divvy
 
@@ -179,6 +238,7 @@ int main() {
   for (const char* route : {"divvy", "fifs", "shortest-queue", "weighted"}) row(route, 8, 1000000);
   for (const char* route : {"elsa", "divvy"}) row(route, 10000, 2000000);
   const bool quick = divvy::Decisions();
+  const bool sleep = divvy::Sleepers();
 
   const double speed = 1e6 / some.seconds;
   const double growth = many.seconds / (100 * few.seconds);
@@ -195,5 +255,6 @@ int main() {
         all;
   all = bar(flat, "memory and allocations the same for 1e5 and 1e7 requests") && all;
   all = bar(quick, "a decision with 56 partitions takes less than 1 us at the median") && all;
+  all = bar(sleep, "partitions that are down cost less than a fifth, and change nothing") && all;
   return all ? 0 : 1;
 }

@@ -40,18 +40,15 @@ Board::Board(const Setup& setup) : groups_(setup.models.size()), places_(setup.r
     const auto& [model, size, table, lanes] = key;
     Group group{.size = size, .lanes = lanes, .table = &setup.tables[table]};
     group.fair_batch = FairBatch(setup.tables[table]);
-    group.replicas = replicas;
+    group.replicas.reserve(replicas.size());
     group.free_at = Least(replicas.size());
-    group.idle_head = group.idle_tail = replicas.size();
     groups_[static_cast<std::size_t>(model)].push_back(std::move(group));
   }
-  for (std::vector<Group>& groups : groups_) {
-    for (Group& group : groups) {
-      for (std::size_t i = 0; i < group.replicas.size(); ++i) {
-        place(group.replicas[i]).group = &group;
-        place(group.replicas[i]).position = i;
-      }
-    }
+  std::vector<std::size_t> next(groups_.size());  // By model: the group whose turn it is.
+  for (const auto& [key, replicas] : alike) {
+    const auto model = static_cast<std::size_t>(std::get<ModelId>(key));
+    Group& group = groups_[model][next[model]++];
+    for (const ReplicaId replica : replicas) place(replica).group = &group;
   }
 }
 
@@ -72,10 +69,25 @@ Duration Board::Wait(ReplicaId replica, TimePoint now) const {
   return std::max(here.group->free_at[here.position] - now, here.queued_work / here.group->lanes);
 }
 
-void Board::SetUp(ReplicaId replica, bool up, TimePoint now) {
+void Board::SetUp(ReplicaId replica, TimePoint now) {
   Group& group = group_of(replica);
-  group.up += up ? 1 : -1;
-  SetFreeAt(replica, up ? now : TimePoint::max());
+  const auto place = std::ranges::lower_bound(group.replicas, replica);
+  const auto position = static_cast<std::size_t>(place - group.replicas.begin());
+  group.replicas.insert(place, replica);
+  group.free_at.Insert(position, now);
+  Renumber(group, position);
+}
+
+void Board::SetDown(ReplicaId replica) {
+  Group& group = group_of(replica);
+  const std::size_t position = place(replica).position;
+  group.replicas.erase(group.replicas.begin() + static_cast<std::ptrdiff_t>(position));
+  group.free_at.Erase(position);
+  Renumber(group, position);
+}
+
+void Board::Renumber(const Group& group, std::size_t from) {
+  for (std::size_t i = from; i < group.replicas.size(); ++i) place(group.replicas[i]).position = i;
 }
 
 void Board::SetFreeAt(ReplicaId replica, TimePoint free_at) {
@@ -87,35 +99,23 @@ void Board::PutIdle(ReplicaId replica, TimePoint now) {
   Place& here = place(replica);
   if (here.idle) return;
   Group& group = *here.group;
-  const std::size_t none = group.replicas.size();
   here.idle = true;
   here.idle_since = now;
-  here.idle_next = none;
+  here.idle_next = Group::kNobody;
   here.idle_previous = group.idle_tail;
-  if (group.idle_tail == none) {
-    group.idle_head = here.position;
-  } else {
-    place(group.replicas[group.idle_tail]).idle_next = here.position;
-  }
-  group.idle_tail = here.position;
+  (group.has_idle() ? place(group.idle_tail).idle_next : group.idle_head) = replica;
+  group.idle_tail = replica;
 }
 
 void Board::TakeIdle(ReplicaId replica) {
   Place& here = place(replica);
   if (!here.idle) return;
   Group& group = *here.group;
-  const std::size_t none = group.replicas.size();
   here.idle = false;
-  if (here.idle_previous == none) {
-    group.idle_head = here.idle_next;
-  } else {
-    place(group.replicas[here.idle_previous]).idle_next = here.idle_next;
-  }
-  if (here.idle_next == none) {
-    group.idle_tail = here.idle_previous;
-  } else {
-    place(group.replicas[here.idle_next]).idle_previous = here.idle_previous;
-  }
+  const ReplicaId next = here.idle_next;
+  const ReplicaId previous = here.idle_previous;
+  (previous == Group::kNobody ? group.idle_head : place(previous).idle_next) = next;
+  (next == Group::kNobody ? group.idle_tail : place(next).idle_previous) = previous;
 }
 
 }  // namespace divvy::serving

@@ -18,22 +18,24 @@ namespace divvy::serving {
 // 1, a lane would wait for batches that never fill.
 inline constexpr double kFairYield = 0.9;
 
-// Replicas of one model that are alike: same size, same latencies, same lanes.
+// Replicas of one model that are alike: same size, same latencies, same lanes. Of those
+// that are down it knows nothing, so that a decision costs the same however many are.
 struct Group {
+  static constexpr ReplicaId kNobody{0xffffffff};
+
   int size = 0;
   int lanes = 1;
   const LatencyTable* table = nullptr;
-  int fair_batch = 1;  // The fewest items that make a batch of kFairYield.
-  std::vector<ReplicaId> replicas = {};
-  int up = 0;                 // How many take requests.
-  Least free_at{0};           // By position in `replicas`: when its queue would be done, by
-                              // estimate. TimePoint::max() for those that are down.
-  std::size_t idle_head = 0;  // Position of the replica with a free lane that has waited
-  std::size_t idle_tail = 0;  // longest; replicas.size() for none.
+  int fair_batch = 1;                    // The fewest items that make a batch of kFairYield.
+  std::vector<ReplicaId> replicas = {};  // That are up, in order of their ids.
+  Least free_at{0};                      // By position in `replicas`: when its queue would be
+                                         // done, by estimate.
+  ReplicaId idle_head = kNobody;         // Of those with a free lane, who has waited longest
+  ReplicaId idle_tail = kNobody;         // and who shortest.
   EstimateError error = {};
 
-  bool takes(int items) const { return up > 0 && items <= table->max_batch(); }
-  bool has_idle() const { return idle_head != replicas.size(); }
+  bool takes(int items) const { return !replicas.empty() && items <= table->max_batch(); }
+  bool has_idle() const { return idle_head != kNobody; }
 
   // What a batch is expected to take, error learned so far included.
   // REQUIRES: takes(items).
@@ -57,9 +59,6 @@ class Board {
   Group& group_of(ReplicaId replica) { return *place(replica).group; }
   const Group& group_of(ReplicaId replica) const { return *place(replica).group; }
 
-  // Where a replica stands in its group.
-  std::size_t position_of(ReplicaId replica) const { return place(replica).position; }
-
   // Requests that wait or run at a replica.
   int pending(ReplicaId replica) const { return place(replica).pending; }
 
@@ -71,9 +70,16 @@ class Board {
   [[nodiscard]] std::optional<Duration> Fastest(ModelId model, int items) const;
 
   // The wait until a replica begins what is queued now: no less than its queue.
+  // REQUIRES: it is up.
   [[nodiscard]] Duration Wait(ReplicaId replica, TimePoint now) const;
 
-  void SetUp(ReplicaId replica, bool up, TimePoint now);
+  // REQUIRES: it is down.
+  void SetUp(ReplicaId replica, TimePoint now);
+
+  // REQUIRES: it is up.
+  void SetDown(ReplicaId replica);
+
+  // REQUIRES: it is up.
   void SetFreeAt(ReplicaId replica, TimePoint free_at);
   void SetQueuedWork(ReplicaId replica, Duration work) { place(replica).queued_work = work; }
   void AddPending(ReplicaId replica, int requests) { place(replica).pending += requests; }
@@ -86,14 +92,16 @@ class Board {
  private:
   struct Place {
     Group* group = nullptr;
-    std::size_t position = 0;
+    std::size_t position = 0;  // In Group::replicas, while it is up.
     int pending = 0;
     Duration queued_work{};
     bool idle = false;
     TimePoint idle_since{};
-    std::size_t idle_next = 0;  // Positions in the group, as Group::idle_head.
-    std::size_t idle_previous = 0;
+    ReplicaId idle_next = Group::kNobody;
+    ReplicaId idle_previous = Group::kNobody;
   };
+
+  void Renumber(const Group& group, std::size_t from);
 
   Place& place(ReplicaId replica) { return places_[static_cast<std::size_t>(replica)]; }
   const Place& place(ReplicaId replica) const { return places_[static_cast<std::size_t>(replica)]; }

@@ -31,6 +31,7 @@ Dispatcher::Dispatcher(const Setup& setup, const RouteOptions& options, Executor
       late_(policy_->binding() == Policy::Binding::kLate),
       queues_(late_ ? setup.models.size() : setup.replicas.size()) {
   int most = 1;
+  queue_users_.reserve(queues_.size());
   for (std::size_t i = 0; i < setup.replicas.size(); ++i) {
     const ReplicaSpec& spec = setup.replicas[i];
     const auto id = static_cast<ReplicaId>(i);
@@ -43,7 +44,7 @@ Dispatcher::Dispatcher(const Setup& setup, const RouteOptions& options, Executor
                          .queue = late_ ? static_cast<std::size_t>(spec.model) : i,
                          .model = spec.model,
                          .group = &board_.group_of(id)});
-    if (!late_ || std::ranges::none_of(queue_users_, [&](ReplicaId user) {
+    if (late_ && std::ranges::none_of(queue_users_, [&](ReplicaId user) {
           return of(user).queue == replicas_.back().queue;
         })) {
       queue_users_.push_back(id);
@@ -94,7 +95,8 @@ void Dispatcher::Route(const Request& request, TimePoint key, TimePoint now) {
 
 Refusal Dispatcher::WhyNobody(ModelId model) const {
   const auto groups = board_.groups(model);
-  const bool any = std::ranges::any_of(groups, [](const Group& group) { return group.up > 0; });
+  const bool any =
+      std::ranges::any_of(groups, [](const Group& group) { return !group.replicas.empty(); });
   return any ? Refusal::kTooLarge : Refusal::kNoReplica;
 }
 
@@ -147,9 +149,9 @@ Dispatcher::Crowd Dispatcher::CrowdAt(const Replica& replica) const {
   if (!options_.merge || !options_.shed) return {};
   Crowd crowd{.from = 0, .least = Duration::max()};
   for (const Group& group : late_ ? board_.groups(replica.model) : std::span(replica.group, 1)) {
-    if (group.up == 0) continue;
-    const std::int64_t lanes = late_ ? group.up * group.lanes : group.lanes;
-    crowd.from += lanes * group.table->max_batch();
+    if (group.replicas.empty()) continue;
+    const auto sharing = late_ ? static_cast<std::int64_t>(group.replicas.size()) : 1;
+    crowd.from += sharing * group.lanes * group.table->max_batch();
     crowd.least = std::min(crowd.least, group.Estimate(group.fair_batch));
   }
   return crowd;
@@ -309,7 +311,7 @@ void Dispatcher::WakeOthers(TimePoint now) {
 void Dispatcher::OfferToIdle(ModelId model, TimePoint now) {
   for (const Group& group : board_.groups(model)) {
     while (group.has_idle()) {
-      const ReplicaId replica = group.replicas[group.idle_head];
+      const ReplicaId replica = group.idle_head;
       StartWhatFits(replica, now);
       // The others of the group are alike: what this one leaves, they would leave too.
       if (of(replica).idle > 0) break;
@@ -346,7 +348,8 @@ void Dispatcher::SetUp(ReplicaId id, TimePoint now) {
   Replica& replica = of(id);
   if (replica.up) return;
   replica.up = true;
-  board_.SetUp(id, true, now);
+  board_.SetUp(id, now);
+  if (!late_) queue_users_.insert(std::ranges::lower_bound(queue_users_, id), id);
   UseIdleLanes(id, now);
   WakeOthers(now);
 }
@@ -355,8 +358,9 @@ void Dispatcher::SetDown(ReplicaId id, TimePoint now) {
   Replica& replica = of(id);
   if (!replica.up) return;
   replica.up = false;
-  board_.SetUp(id, false, now);
+  board_.SetDown(id);
   board_.TakeIdle(id);
+  if (!late_) queue_users_.erase(std::ranges::lower_bound(queue_users_, id));
 
   // What the replica had queued finds another; of a queue that all share, only
   // what nobody takes any more must go.
@@ -388,7 +392,7 @@ void Dispatcher::Expire(TimePoint now) {
       if (Hopeless(replica, pool_[slot].request, now)) RefuseQueued(id, slot, now);
       slot = next;
     }
-    if (queue.size() != before && !late_ && replica.up) UpdateFreeAt(id, now);
+    if (queue.size() != before && !late_) UpdateFreeAt(id, now);
   }
   WakeOthers(now);
 }

@@ -177,7 +177,8 @@ class Dispatcher {
   std::vector<Lane> lanes_;
   std::vector<Replica> replicas_;
   std::vector<RequestQueue> queues_;    // One a replica, or one a model.
-  std::vector<ReplicaId> queue_users_;  // A replica for each queue that has one.
+  std::vector<ReplicaId> queue_users_;  // A replica for each queue that may hold requests, in
+                                        // order of their ids.
   RequestPool pool_;
   std::vector<SlotIndex> window_;     // Scratch.
   std::vector<SlotIndex> forming_;    // Scratch.

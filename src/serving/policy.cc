@@ -46,8 +46,8 @@ class Fifs final : public Policy {
     std::optional<ReplicaId> longest;
     for (const Group& group : board.groups(request.model)) {
       if (!group.has_idle() || !group.takes(request.batch)) continue;
-      const ReplicaId replica = group.replicas[group.idle_head];
-      if (!longest || board.idle_since(replica) < board.idle_since(*longest)) longest = replica;
+      const ReplicaId first = group.idle_head;
+      if (!longest || board.idle_since(first) < board.idle_since(*longest)) longest = first;
     }
     return longest;
   }
@@ -65,12 +65,11 @@ class ShortestQueue final : public Policy {
     int fewest = std::numeric_limits<int>::max();
     for (const Group& group : board.groups(request.model)) {
       if (!group.takes(request.batch)) continue;
-      for (std::size_t i = 0; i < group.replicas.size(); ++i) {
-        if (group.free_at[i] == TimePoint::max()) continue;  // Down.
-        const int pending = board.pending(group.replicas[i]);
+      for (const ReplicaId replica : group.replicas) {
+        const int pending = board.pending(replica);
         if (pending > fewest) continue;
         fewest = pending;
-        shortest = group.replicas[i];
+        shortest = replica;
       }
     }
     return shortest;
@@ -97,9 +96,8 @@ class Weighted final : public Policy {
     double all = 0;
     for (const Group& group : board.groups(request.model)) {
       if (!group.takes(request.batch)) continue;
-      for (std::size_t i = 0; i < group.replicas.size(); ++i) {
-        if (group.free_at[i] == TimePoint::max()) continue;  // Down.
-        const auto replica = static_cast<std::size_t>(group.replicas[i]);
+      for (const ReplicaId id : group.replicas) {
+        const auto replica = static_cast<std::size_t>(id);
         credit_[replica] += weight_[replica];
         all += weight_[replica];
         if (!richest || credit_[replica] > credit_[*richest]) richest = replica;
@@ -132,7 +130,7 @@ class Divvy final : public Policy {
     for (const Group& group : board.groups(request.model)) {
       if (!group.has_idle() || !group.takes(request.batch)) continue;
       if (now + group.Estimate(request.batch) > request.deadline) continue;
-      return group.replicas[group.idle_head];
+      return group.idle_head;
     }
     return std::nullopt;
   }

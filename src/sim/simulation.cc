@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/check.h"
 #include "base/random.h"
 #include "sim/event_queue.h"
 #include "sim/timeline.h"
@@ -23,9 +24,9 @@ using serving::Request;
 constexpr Duration kExpiryPeriod = std::chrono::milliseconds(5);
 
 struct Event {
-  enum class Kind : std::uint32_t { kArrival, kFinish, kSwitch, kExpiry };
+  enum class Kind : std::uint32_t { kArrival, kFinish, kUp, kDown, kExpiry };
   Kind kind;
-  std::uint32_t index;  // Of the source, lane or switch.
+  std::uint32_t index;  // Of the source, lane or replica.
 };
 
 class Simulation final : public serving::Executor, public serving::Listener {
@@ -39,7 +40,9 @@ class Simulation final : public serving::Executor, public serving::Listener {
         switches_(switches),
         sheds_(route.shed),
         noise_(options.seed ^ 0x5bd1e995),
+        slot_(setup.models.size()),
         dispatcher_(setup, route, *this, *this, TimePoint{}) {
+    Check(options.op == nullptr || options.slot > Duration(0), "a slot takes time");
     result_.models.resize(setup.models.size());
     result_.replicas.resize(setup.replicas.size());
     for (std::size_t i = 0; i < setup.replicas.size(); ++i) {
@@ -66,16 +69,9 @@ class Simulation final : public serving::Executor, public serving::Listener {
   SimResult Run() {
     next_batch_.resize(streams_.size());
     for (std::uint32_t i = 0; i < streams_.size(); ++i) ScheduleArrival(i);
-    for (std::uint32_t i = 0; i < switches_.size(); ++i) {
-      events_.Push(switches_[i].at, {Event::Kind::kSwitch, i});
-    }
+    for (const Switch& change : switches_) ScheduleSwitch(change);
     if (options_.warm_up == 0) counted_from_ = TimePoint{};
-    while (!events_.empty() && !result_.gave_up) {
-      const auto [at, order, what] = events_.next();
-      events_.Pop();
-      now_ = at;
-      ++result_.events;
-      Handle(what);
+    while (!result_.gave_up && (TickIsDue() ? Tick() : Step())) {
     }
     Conclude();
     return std::move(result_);
@@ -87,6 +83,7 @@ class Simulation final : public serving::Executor, public serving::Listener {
     const ReplicaId replica = dispatcher_.replica_of(lane);
     if (!options_.spread.empty()) actual = Spread(expected, TableOf(replica));
     events_.Push(now_ + actual, {Event::Kind::kFinish, static_cast<std::uint32_t>(lane)});
+    ++running_;
     if (options_.log != nullptr) {
       Log("start", "lane={} replica={} requests={} items={} takes_ms={:.6f}",
           static_cast<std::uint32_t>(lane), static_cast<std::uint32_t>(replica), batch.size(),
@@ -109,6 +106,7 @@ class Simulation final : public serving::Executor, public serving::Listener {
       Log("answer", "id={} latency_ms={:.6f} {}", request.tag,
           Milliseconds(service.finished - request.arrival), in_time ? "in-time" : "late");
     }
+    if (options_.op != nullptr) ++(in_time ? SlotOf(request).in_time : SlotOf(request).late);
     if (request.tag < options_.warm_up) return;
     if (!in_time) CountMiss();
     ModelResult& model = result_.models[Index(request.model)];
@@ -119,6 +117,7 @@ class Simulation final : public serving::Executor, public serving::Listener {
 
   void Refused(const Request& request, Refusal why, TimePoint /*now*/) override {
     if (options_.log != nullptr) Log("refuse", "id={} {}", request.tag, Describe(why));
+    if (options_.op != nullptr) ++SlotOf(request).refused;
     if (request.tag < options_.warm_up) return;
     CountMiss();
     ++result_.models[Index(request.model)].refused[static_cast<std::size_t>(why)];
@@ -129,6 +128,8 @@ class Simulation final : public serving::Executor, public serving::Listener {
   static std::size_t Index(Id id) {
     return static_cast<std::size_t>(id);
   }
+
+  SlotCounts& SlotOf(const Request& request) { return slot_[Index(request.model)]; }
 
   std::size_t TableOf(ReplicaId replica) const { return setup_.replicas[Index(replica)].table; }
 
@@ -150,8 +151,60 @@ class Simulation final : public serving::Executor, public serving::Listener {
     const auto arrival = streams_[source].Next();
     if (arrival && arrival->at > options_.duration) ended_by_time_ = true;
     if (!arrival || arrival->at > options_.duration) return;
+    ++coming_;
     next_batch_[source] = arrival->batch;
     events_.Push(TimePoint(arrival->at), {Event::Kind::kArrival, source});
+  }
+
+  void ScheduleSwitch(const Switch& change) {
+    events_.Push(change.at, {change.up ? Event::Kind::kUp : Event::Kind::kDown,
+                             static_cast<std::uint32_t>(change.replica)});
+  }
+
+  // Ticks are not events of the queue: there they would come behind what was scheduled
+  // for the same instant before them.
+  bool TickIsDue() const {
+    return options_.op != nullptr && (events_.empty() || events_.next().at >= next_tick_);
+  }
+
+  // True when a slot from now on may see a request, or is within the time that was set.
+  bool IsUnderWay() const {
+    if (running_ > 0 || dispatcher_.waiting() > 0) return true;
+    if (arrived_ == options_.requests) return false;
+    if (coming_ > 0) return true;
+    return options_.duration != Duration::max() && now_ < TimePoint(options_.duration);
+  }
+
+  // False when it was the last tick, and with it the end of the run.
+  bool Tick() {
+    now_ = next_tick_;
+    next_tick_ += options_.slot;
+    const bool goes_on = IsUnderWay();
+    asked_.clear();
+    options_.op->Tick(now_, slot_, asked_);
+    std::ranges::fill(slot_, SlotCounts{});
+    for (const Switch& change : asked_) {
+      Check(change.at >= now_, "an operator switches nothing in the past");
+      Check(Index(change.replica) < setup_.replicas.size(), "an operator switches what is there");
+      if (!goes_on) continue;
+      if (change.at == now_) {
+        TakeSwitch(change.replica, change.up);
+      } else {
+        ScheduleSwitch(change);
+      }
+    }
+    return goes_on;
+  }
+
+  // False when nothing happens any more.
+  bool Step() {
+    if (events_.empty()) return false;
+    const auto [at, order, what] = events_.next();
+    events_.Pop();
+    now_ = at;
+    ++result_.events;
+    Handle(what);
+    return true;
   }
 
   void Handle(Event event) {
@@ -160,9 +213,11 @@ class Simulation final : public serving::Executor, public serving::Listener {
         return Arrive(event.index);
       case Event::Kind::kFinish:
         last_answer_ = end_ = now_;
+        --running_;
         return dispatcher_.Finished(static_cast<LaneId>(event.index), now_);
-      case Event::Kind::kSwitch:
-        return TakeSwitch(switches_[event.index]);
+      case Event::Kind::kUp:
+      case Event::Kind::kDown:
+        return TakeSwitch(static_cast<ReplicaId>(event.index), event.kind == Event::Kind::kUp);
       case Event::Kind::kExpiry:
         dispatcher_.Expire(now_);
         expiry_scheduled_ = false;
@@ -173,6 +228,7 @@ class Simulation final : public serving::Executor, public serving::Listener {
   void Arrive(std::uint32_t index) {
     const Source& source = sources_[index];
     const int batch = next_batch_[index];
+    --coming_;
     if (arrived_ == options_.requests) return;  // Of a slower source; the run is over without it.
     if (!counted_from_ && arrived_ == options_.warm_up) counted_from_ = now_;
     const Request request{arrived_++,      source.model, batch,
@@ -182,20 +238,21 @@ class Simulation final : public serving::Executor, public serving::Listener {
       Log("arrive", "id={} model={} batch={}", request.tag, setup_.models[Index(source.model)],
           batch);
     }
+    if (options_.op != nullptr) ++SlotOf(request).offered;
     if (request.tag >= options_.warm_up) ++result_.models[Index(source.model)].offered;
     dispatcher_.Submit(request, now_);
     ScheduleArrival(index);
     ScheduleExpiry();
   }
 
-  void TakeSwitch(const Switch& change) {
+  void TakeSwitch(ReplicaId replica, bool up) {
     if (options_.log != nullptr) {
-      Log(change.up ? "up" : "down", "replica={}", static_cast<std::uint32_t>(change.replica));
+      Log(up ? "up" : "down", "replica={}", static_cast<std::uint32_t>(replica));
     }
-    if (change.up) {
-      dispatcher_.SetUp(change.replica, now_);
+    if (up) {
+      dispatcher_.SetUp(replica, now_);
     } else {
-      dispatcher_.SetDown(change.replica, now_);
+      dispatcher_.SetDown(replica, now_);
     }
   }
 
@@ -242,11 +299,16 @@ class Simulation final : public serving::Executor, public serving::Listener {
   std::vector<int> next_batch_;  // By source: size of the arrival that is scheduled.
   std::vector<TimelineRecorder> timelines_;
   TimePoint now_{};
+  TimePoint next_tick_{};
+  std::vector<SlotCounts> slot_;  // By model: of the slot that now is, for the operator.
+  std::vector<Switch> asked_;     // Scratch, for Tick.
   TimePoint last_arrival_{};
   TimePoint last_answer_{};
   TimePoint end_{};  // Of what counts as the run.
   bool ended_by_time_ = false;
   std::optional<TimePoint> counted_from_;
+  std::size_t coming_ = 0;   // Arrivals that are scheduled.
+  std::size_t running_ = 0;  // Batches.
   std::uint64_t arrived_ = 0;
   std::uint64_t missed_ = 0;
   bool expiry_scheduled_ = false;

@@ -39,6 +39,39 @@ class EventLog {
   virtual void Write(std::string_view line) = 0;
 };
 
+// What became of one model's requests in one slot of time: arrivals by when they
+// came, the rest by when it was over. Those of a warm-up count too.
+struct SlotCounts {
+  std::uint64_t offered = 0;
+  std::uint64_t in_time = 0;
+  std::uint64_t late = 0;
+  std::uint64_t refused = 0;
+};
+
+// Stands beside a run, hears how each slot of time went, and may switch replicas: a
+// controller of the layout.
+//
+// A slot has its beginning and not its end: a tick comes before all else that happens
+// at its instant. Ticks come at the start and at the end of every slot, until every
+// request has its outcome and no more arrive: Options::requests came, or the sources are
+// at their ends and Options::duration, if there is one, is over. So each outcome is in
+// the counts of exactly one tick. A run that gives up has no further tick.
+class Operator {
+ public:
+  virtual ~Operator() = default;
+
+  // `now` is a whole number of slots after the start; `past` counts the slot that just
+  // ended, by ModelId, and is zero at the start. Appends to `switches`, which is empty
+  // and valid during the call only. Those at `now` are taken at once, in the order given;
+  // later ones, be it slots later, after whatever was due at the same instant before.
+  // Bringing up what is up, or taking down what is down, is nothing. What is not due by
+  // the last tick is never taken, be it from here or from Simulate's own switches.
+  //
+  // REQUIRES: no switch before `now`, and only of replicas that the setup has.
+  virtual void Tick(TimePoint now, std::span<const SlotCounts> past,
+                    std::vector<Switch>& switches) = 0;
+};
+
 struct Options {
   std::uint64_t seed = 1;
   std::uint64_t requests = 100000;      // No more arrive than this,
@@ -49,6 +82,8 @@ struct Options {
   bool timelines = false;               // Fill ReplicaResult::timeline.
   std::optional<std::uint64_t> give_up_after = {};  // So many counted requests late or refused.
   EventLog* log = nullptr;
+  Operator* op = nullptr;
+  Duration slot = std::chrono::seconds(1);  // Between two ticks of `op`; more than zero.
 };
 
 struct ModelResult {
