@@ -29,6 +29,8 @@ using workload::ModelProfile;
 using workload::ModelTrace;
 using workload::ProfileFile;
 using workload::Trace;
+using workload::TrainingFile;
+using workload::TrainingSpeeds;
 
 // What a model sends, in the forms of planner and simulator.
 struct Demand {
@@ -37,10 +39,20 @@ struct Demand {
   decltype(sim::Source::arrivals) arrivals;
 };
 
+// The least and the greatest rate that a load may come to.
+std::pair<double, double> ExtremesOf(const workload::Load& load) {
+  const double least = load.rate * (1 - load.diurnal.amplitude);
+  const double most = load.rate * (1 + load.diurnal.amplitude);
+  const std::vector<double>& factors = load.shape.factors;
+  if (factors.empty()) return {least, most};
+  const auto [low, high] = std::ranges::minmax(factors);
+  return {least * low, most * high};
+}
+
 // Reads the files that a fleet names, each once, and fills the LoadedFleet.
 class Loader {
  public:
-  Loader(std::string fleet_path, LoadedFleet& loaded)
+  Loader(const std::string& fleet_path, LoadedFleet& loaded)
       : name_(NameOfInput(fleet_path)),
         folder_(fleet_path == "-" ? std::filesystem::path()
                                   : std::filesystem::path(fleet_path).parent_path()),
@@ -63,7 +75,16 @@ class Loader {
   [[nodiscard]] Result<const Trace*> TraceIn(const FileRef& file, int tokens_per_item);
   [[nodiscard]] Result<const ModelTrace*> TraceOf(const FleetModel& model, const FileRef& file,
                                                   int tokens_per_item);
+  [[nodiscard]] Result<const TrainingFile*> TrainingIn(const FileRef& file);
+
+  // Of several with this model's name: the one of this very kind of GPU, else one that
+  // does not say, else any. `file` is where they stand.
+  template <typename Measured>
+  [[nodiscard]] Result<const Measured*> Pick(const std::vector<Measured>& measured,
+                                             const FileRef& file, std::string_view model) const;
+
   [[nodiscard]] Result<const ModelProfile*> ProfileOf(const FleetModel& model);
+  [[nodiscard]] Result<const TrainingSpeeds*> TrainingOf(const FleetModel& model);
   [[nodiscard]] Result<Demand> DemandOf(const FleetModel& model);
   [[nodiscard]] Result<Demand> DemandOf(const FleetModel& model, const workload::RecipeLoad& load);
   [[nodiscard]] Result<Demand> DemandOf(const FleetModel& model, const workload::TraceLoad& load);
@@ -71,15 +92,20 @@ class Loader {
                                            const BatchDistribution& batches) const;
   [[nodiscard]] Result<void> AddModel(const FleetModel& model);
   [[nodiscard]] Result<void> AddJob(const workload::FleetJob& job);
-  void NoteProfile(const FleetModel& model, const ModelProfile& profile);
+
+  // Remembers where figures come from; `what` is "profiles".
+  template <typename Measured>
+  void Note(const FleetModel& model, const std::string& what, const Measured& measured);
   void WriteNotes();
 
   const std::string name_;
   const std::filesystem::path folder_;
   LoadedFleet& loaded_;
-  std::map<std::string, const ProfileFile*> profiles_;              // By path.
-  std::map<std::pair<std::string, int>, const Trace*> traces_;      // And tokens an item.
-  std::map<std::string, std::vector<std::string_view>> by_source_;  // Models, by what to say.
+  std::map<std::string, const ProfileFile*> profiles_;          // By path.
+  std::map<std::pair<std::string, int>, const Trace*> traces_;  // And tokens an item.
+  std::map<std::string, const TrainingFile*> training_;         // By path.
+  // Models, by what was measured and what to say of it.
+  std::map<std::string, std::map<std::string, std::vector<std::string_view>>> by_source_;
 };
 
 Result<std::string> Loader::Read(const FileRef& file) const {
@@ -115,6 +141,16 @@ Result<const Trace*> Loader::TraceIn(const FileRef& file, int tokens_per_item) {
   return traces_[key] = &loaded_.traces.emplace_back(std::move(*parsed));
 }
 
+Result<const TrainingFile*> Loader::TrainingIn(const FileRef& file) {
+  const std::string path = PathOf(file);
+  if (const auto known = training_.find(path); known != training_.end()) return known->second;
+  const auto text = Read(file);
+  if (!text) return Fail(text.error());
+  auto parsed = workload::ParseTraining(*text, path);
+  if (!parsed) return Fail(parsed.error());
+  return training_[path] = &loaded_.training_files.emplace_back(std::move(*parsed));
+}
+
 // The arrivals under the model's own name, or all of a trace that names none.
 Result<const ModelTrace*> Loader::TraceOf(const FleetModel& model, const FileRef& file,
                                           int tokens_per_item) {
@@ -129,26 +165,51 @@ Result<const ModelTrace*> Loader::TraceOf(const FleetModel& model, const FileRef
                                        Quoted(model.name), DidYouMean(model.name, names)));
 }
 
-// The measurements of this very kind of GPU, else those that do not say, else any.
-Result<const ModelProfile*> Loader::ProfileOf(const FleetModel& model) {
-  const auto file = ProfilesIn(model.profile);
-  if (!file) return Fail(file.error());
-  const ModelProfile* best = nullptr;
+template <typename Measured>
+Result<const Measured*> Loader::Pick(const std::vector<Measured>& measured, const FileRef& file,
+                                     std::string_view model) const {
+  const Measured* best = nullptr;
   int best_match = -1;
   std::vector<std::string_view> names;
-  for (const ModelProfile& profile : (*file)->models) {
-    names.push_back(profile.model);
-    if (profile.model != model.profile_model) continue;
-    const int match = profile.gpu == loaded_.problem.gpu->name ? 2 : profile.gpu.empty() ? 1 : 0;
+  for (const Measured& entry : measured) {
+    names.push_back(entry.model);
+    if (entry.model != model) continue;
+    const int match = entry.gpu == loaded_.problem.gpu->name ? 2 : entry.gpu.empty() ? 1 : 0;
     if (match <= best_match) continue;
-    best = &profile;
+    best = &entry;
     best_match = match;
   }
   if (best != nullptr) return best;
-  std::string hint = DidYouMean(model.profile_model, names);
+  std::string hint = DidYouMean(model, names);
   if (hint.empty() && !names.empty() && names.size() <= 12) hint = "; it has " + OneOf(names);
-  return FailAt(model.profile.line, fmt::format("{} has no model {}{}", PathOf(model.profile),
-                                                Quoted(model.profile_model), hint));
+  return FailAt(file.line, fmt::format("{} has no model {}{}", PathOf(file), Quoted(model), hint));
+}
+
+Result<const ModelProfile*> Loader::ProfileOf(const FleetModel& model) {
+  const auto file = ProfilesIn(model.profile);
+  if (!file) return Fail(file.error());
+  return Pick((*file)->models, model.profile, model.profile_model);
+}
+
+// Null when the model does not learn.
+Result<const TrainingSpeeds*> Loader::TrainingOf(const FleetModel& model) {
+  if (!model.learning) return nullptr;
+  const FileRef& ref = model.learning->speed;
+  const auto file = TrainingIn(ref);
+  if (!file) return Fail(file.error());
+  auto speeds = Pick((*file)->models, ref, model.learning->speed_model);
+  if (!speeds) return Fail(speeds.error());
+  const gpu::GpuModel& gpu = *loaded_.problem.gpu;
+  const auto all = gpu.Select(gpu::ProfileSet::kAll);
+  const bool somewhere = std::ranges::any_of(all, [&](gpu::ProfileIndex index) {
+    return (*speeds)->SamplesPerSecond(gpu, index).has_value();
+  });
+  if (!somewhere) {
+    return FailAt(ref.line, fmt::format("{} has no speed of {} that speaks for an instance of {}",
+                                        PathOf(ref), Quoted((*speeds)->model), gpu.name));
+  }
+  Note(model, "training speeds", **speeds);
+  return speeds;
 }
 
 Result<Demand> Loader::DemandOf(const FleetModel& model, const workload::RecipeLoad& recipe) {
@@ -160,13 +221,14 @@ Result<Demand> Loader::DemandOf(const FleetModel& model, const workload::RecipeL
     if (!batches) return FailAt(recipe.batches_from->line, batches.error().message);
     load.batches = std::move(*batches);
   }
-  if (load.diurnal.amplitude > 0) {
+  const double mean = MeanRate(load);
+  if (load.diurnal.amplitude > 0 || !load.shape.factors.empty()) {
+    const auto [least, most] = ExtremesOf(load);
     loaded_.notes.push_back(
         fmt::format("{}: its rate swings from {}/s to {}/s; it is planned for the mean, {}/s",
-                    model.name, FourDigits(load.rate * (1 - load.diurnal.amplitude)),
-                    FourDigits(load.rate * (1 + load.diurnal.amplitude)), FourDigits(load.rate)));
+                    model.name, FourDigits(least), FourDigits(most), FourDigits(mean)));
   }
-  return Demand{load.rate, load.batches, load};
+  return Demand{mean, load.batches, load};
 }
 
 Result<Demand> Loader::DemandOf(const FleetModel& model, const workload::TraceLoad& load) {
@@ -222,13 +284,14 @@ Result<void> Loader::CheckMeasured(const FleetModel& model, const ModelProfile& 
                             Quoted(profile.model), largest, PathOf(model.profile)));
 }
 
-void Loader::NoteProfile(const FleetModel& model, const ModelProfile& profile) {
+template <typename Measured>
+void Loader::Note(const FleetModel& model, const std::string& what, const Measured& measured) {
   const gpu::GpuModel& gpu = *loaded_.problem.gpu;
-  std::string what = profile.source.empty() ? "of unknown source" : profile.source;
-  if (!profile.gpu.empty() && profile.gpu != gpu.name) {
-    what += fmt::format("; measured on {}, not on {}", profile.gpu, gpu.name);
+  std::string source = measured.source.empty() ? "of unknown source" : measured.source;
+  if (!measured.gpu.empty() && measured.gpu != gpu.name) {
+    source += fmt::format("; measured on {}, not on {}", measured.gpu, gpu.name);
   }
-  by_source_[what].push_back(model.name);
+  by_source_[what][source].push_back(model.name);
 }
 
 Result<void> Loader::AddModel(const FleetModel& model) {
@@ -237,7 +300,9 @@ Result<void> Loader::AddModel(const FleetModel& model) {
   auto demand = DemandOf(model);
   if (!demand) return Fail(demand.error());
   if (auto measured = CheckMeasured(model, **profile, demand->batches); !measured) return measured;
-  NoteProfile(model, **profile);
+  Note(model, "profiles", **profile);
+  const auto training = TrainingOf(model);
+  if (!training) return Fail(training.error());
   const auto id = static_cast<serving::ModelId>(loaded_.served.size());
   loaded_.problem.models.push_back({.name = model.name,
                                     .profile = *profile,
@@ -245,6 +310,7 @@ Result<void> Loader::AddModel(const FleetModel& model) {
                                     .rate = demand->rate,
                                     .batches = std::move(demand->batches)});
   loaded_.served.push_back({model.name, *profile});
+  loaded_.training.push_back(*training);
   loaded_.sources.push_back({.model = id,
                              .slo = model.slo,
                              .priority = model.priority,
@@ -269,11 +335,13 @@ Result<void> Loader::AddJob(const workload::FleetJob& job) {
 }
 
 void Loader::WriteNotes() {
-  for (const auto& [source, models] : by_source_) {
-    const bool all = by_source_.size() == 1 && models.size() > 1;
-    loaded_.notes.push_back(
-        fmt::format("profiles of {}: {}",
-                    all ? "all models" : fmt::format("{}", fmt::join(models, ", ")), source));
+  for (const auto& [what, sources] : by_source_) {
+    for (const auto& [source, models] : sources) {
+      const bool all = models.size() == loaded_.fleet.models.size() && models.size() > 1;
+      loaded_.notes.push_back(
+          fmt::format("{} of {}: {}", what,
+                      all ? "all models" : fmt::format("{}", fmt::join(models, ", ")), source));
+    }
   }
 }
 

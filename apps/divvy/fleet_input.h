@@ -12,6 +12,7 @@
 #include "workload/fleet.h"
 #include "workload/profile_file.h"
 #include "workload/trace_file.h"
+#include "workload/training_file.h"
 
 namespace divvy::app {
 
@@ -25,18 +26,21 @@ struct LoadedFleet {
   workload::Fleet fleet;
   std::deque<workload::ProfileFile> profile_files;
   std::deque<workload::Trace> traces;
-  planner::Problem problem;  // A trace's rate is its mean, its batches as they occur.
-  std::vector<serving::ServedModel> served;  // By model, as fleet.models.
-  std::vector<sim::Source> sources;          // By model.
-  std::vector<std::string> notes;            // What a person should know: where profiles come from,
-                                             // another kind of GPU than they were measured on,
-                                             // how many findings a profile file has.
+  std::deque<workload::TrainingFile> training_files;
+  planner::Problem problem;  // Rates are means, of a trace or a shape; batches as they occur.
+  std::vector<serving::ServedModel> served;               // By model, as fleet.models.
+  std::vector<sim::Source> sources;                       // By model.
+  std::vector<const workload::TrainingSpeeds*> training;  // By model; null if it does not learn.
+  std::vector<std::string> notes;  // What a person should know: where profiles come from,
+                                   // another kind of GPU than they were measured on,
+                                   // how many findings a profile file has.
 };
 
 // Reads a fleet and the files it names, relative to its folder ("-": standard
 // input, relative to the present folder). Errors name file and line: those of the
-// parsers, a model that its profile file lacks (with the nearest name), a batch
-// distribution beyond every measured batch, an unknown MIG profile of a job.
+// parsers, a model that its profile or training file lacks (with the nearest name), a
+// batch distribution beyond every measured batch, a model whose training was measured
+// on no instance of the kind, an unknown MIG profile of a job.
 [[nodiscard]] Result<std::unique_ptr<LoadedFleet>> LoadFleet(const std::string& path);
 
 }  // namespace divvy::app

@@ -16,8 +16,9 @@ std::uint64_t RequestsFor(std::span<const Source> sources, const SearchOptions& 
   double slowest = std::numeric_limits<double>::infinity();
   for (const Source& source : sources) {
     if (const auto* load = std::get_if<workload::Load>(&source.arrivals)) {
-      all += load->rate;
-      slowest = std::min(slowest, load->rate);
+      const double rate = workload::MeanRate(*load);
+      all += rate;
+      slowest = std::min(slowest, rate);
     } else {
       of_traces += std::get<std::span<const workload::Arrival>>(source.arrivals).size();
     }

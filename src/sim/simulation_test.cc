@@ -273,6 +273,17 @@ TEST(LatencyBoundedTest, ATraceIsPlayedFaster) {
   EXPECT_NEAR(LatencyBoundedFactor(setup, Route("fifs"), sources, {}), 2, 0.01);
 }
 
+TEST(LatencyBoundedTest, AShapeSurvivesScaling) {
+  workload::Load load{.rate = 50, .shape = {.factors = {0, 3}, .step = std::chrono::seconds(2)}};
+  const std::vector<Source> sources = {{.slo = std::chrono::seconds(1), .arrivals = load}};
+  std::vector<std::vector<workload::Arrival>> storage;
+  const std::vector<Source> scaled = Scaled(sources, 2, storage);
+  load.rate = 100;
+  workload::ArrivalStream want(load, 1);
+  workload::ArrivalStream got(std::get<workload::Load>(scaled.front().arrivals), 1);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(got.Next()->at, want.Next()->at);
+}
+
 TEST(LatencyBoundedTest, NothingIsInTimeWhereOneAloneIsLate) {
   serving::Setup setup{.models = {"model"}, .tables = {Linear(10, 0, 1)}, .replicas = {{}}};
   const std::vector<Source> sources = {Poisson(10, std::chrono::milliseconds(9))};

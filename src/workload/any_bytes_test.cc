@@ -10,6 +10,7 @@
 #include "workload/profile_file.h"
 #include "workload/profile_import.h"
 #include "workload/trace_file.h"
+#include "workload/training_file.h"
 
 // Files come from people and networks: whatever bytes they hold, a parser gives a
 // value or kInvalidArgument. The sanitizers see to the rest.
@@ -100,6 +101,37 @@ TEST(AnyBytesTest, Traces) {
       "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
       "2023-11-16 18:17:04.0319600,3180,8\n2024-02-29 00:00:00,1,1\n",
       5, parse);
+}
+
+TEST(AnyBytesTest, TrainingSpeeds) {
+  ExpectValueOrInvalidArgument(
+      "model,size,samples_per_s,memory_mib,gpu,source\na,1g,100,900,A100-80GB,\"x, y\"\n"
+      "a,3g.40gb,310.5,,A100-80GB,\"x, y\"\nb,60sm,1e3,,,\n",
+      7, [](const std::string& text) { return ParseTraining(text, "f"); });
+}
+
+TEST(AnyBytesTest, LearningFleets) {
+  ExpectValueOrInvalidArgument(
+      "gpus: {kind: A100-80GB, count: 1}\n"
+      "models:\n"
+      "  - name: a\n"
+      "    profile: p.csv\n"
+      "    slo: 20ms\n"
+      "    load: {rate: 4, shape: {step: 20s, factors: [0.4, 1, 0, 2.2]}}\n"
+      "    learning:\n"
+      "      accuracy: 0.82\n"
+      "      drift: 0.05\n"
+      "      floor: 0.3\n"
+      "      speed: {file: t.csv, model: b}\n"
+      "      options: [{name: quick, samples: 8000, accuracy: 0.8}, {name: b, samples: 9, "
+      "accuracy: 1}]\n"
+      "      uncertainty: 0.01\n"
+      "  - {name: c, profile: p.csv, slo: 1s, load: {rate: 9}, learning: {accuracy: 1, drift: 0,\n"
+      "     speed: t.csv, curve: {start: 0.6, limit: 0.9, scale: 900, at: [40, 90]}}}\n"
+      "control: {policy: migrator, slot: 1s, window: 200s, every: 5s, forecast: best,\n"
+      "  quantile: 0.8, season: 0s, restart: {change: 300ms, start: 5.7s, prepared: 0.83},\n"
+      "  hysteresis: 0.02}\n",
+      8, [](const std::string& text) { return ParseFleet(text, "f"); });
 }
 
 TEST(AnyBytesTest, Fleets) {

@@ -9,6 +9,7 @@
 #include "workload/fleet.h"
 #include "workload/profile_file.h"
 #include "workload/trace_file.h"
+#include "workload/training_file.h"
 
 // The files that people start from: examples/fleets, and the YAML in the formats'
 // descriptions.
@@ -37,10 +38,14 @@ std::vector<std::string> Blocks(const std::string& name, const std::string& lang
   return blocks;
 }
 
+bool IsTraining(const std::filesystem::path& path) {
+  return path.stem().string().ends_with("training");
+}
+
 TEST(ExamplesTest, EveryProfileIsReadWithoutFindings) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kExamples)) {
-    if (entry.path().extension() != ".csv") continue;
+    if (entry.path().extension() != ".csv" || IsTraining(entry.path())) continue;
     ++count;
     const auto file = ParseProfiles(ReadFile(entry.path()), entry.path().string());
     ASSERT_TRUE(file) << file.error().message;
@@ -65,14 +70,22 @@ TEST(ExamplesTest, EveryFleetIsReadAndItsProfilesHaveItsModels) {
       const ModelProfile* profile = profiles->Find(model.profile_model);
       ASSERT_NE(profile, nullptr) << model.profile_model;
       EXPECT_EQ(profile->gpu, fleet->gpus.kind);
+      if (!model.learning) continue;
+      const auto training =
+          ParseTraining(ReadFile(kExamples / model.learning->speed.path), "t.csv");
+      ASSERT_TRUE(training) << training.error().message;
+      const TrainingSpeeds* speeds = training->Find(model.learning->speed_model);
+      ASSERT_NE(speeds, nullptr) << model.learning->speed_model;
+      EXPECT_EQ(speeds->gpu, fleet->gpus.kind);
+      EXPECT_EQ(speeds->source, "made up for the example");
     }
   }
-  EXPECT_EQ(count, 2);
+  EXPECT_EQ(count, 3);
 }
 
 TEST(ExamplesTest, EveryFleetInTheDocumentsIsRead) {
   const auto blocks = Blocks("fleet.md", "yaml");
-  EXPECT_EQ(blocks.size(), 3U);
+  EXPECT_EQ(blocks.size(), 4U);
   for (const std::string& block : blocks) {
     const auto fleet = ParseFleet(block, "fleet.md");
     EXPECT_TRUE(fleet) << fleet.error().message << "\n" << block;
@@ -84,6 +97,12 @@ TEST(ExamplesTest, EveryTableInTheDocumentsIsRead) {
   EXPECT_EQ(profiles.size(), 1U);
   for (const std::string& block : profiles) {
     const auto file = ParseProfiles(block, "profile.md");
+    EXPECT_TRUE(file) << file.error().message;
+  }
+  const auto training = Blocks("training.md", "csv");
+  EXPECT_EQ(training.size(), 1U);
+  for (const std::string& block : training) {
+    const auto file = ParseTraining(block, "training.md");
     EXPECT_TRUE(file) << file.error().message;
   }
   const auto traces = Blocks("trace.md", "csv");

@@ -13,6 +13,9 @@
 #include "base/yaml_reader.h"
 #include "base/yaml_tree.h"
 #include "gpu/catalogue.h"
+#include "workload/fleet_control.h"
+#include "workload/fleet_file.h"
+#include "workload/fleet_learning.h"
 #include "workload/fleet_load.h"
 #include "workload/partition_size.h"
 
@@ -30,11 +33,11 @@ constexpr TimeRange kSlos{std::chrono::microseconds(1), std::chrono::hours(1)};
 constexpr std::size_t kMaxModels = 10'000;
 constexpr std::size_t kMaxJobs = 10'000;
 
-constexpr std::array<std::string_view, 4> kFleetKeys = {"gpus", "models", "jobs", "policy"};
+constexpr std::array<std::string_view, 5> kFleetKeys = {"gpus", "models", "jobs", "policy",
+                                                        "control"};
 constexpr std::array<std::string_view, 2> kGpuKeys = {"kind", "count"};
-constexpr std::array<std::string_view, 6> kModelKeys = {"name", "profile", "slo",
-                                                        "load", "weight",  "priority"};
-constexpr std::array<std::string_view, 2> kProfileKeys = {"file", "model"};
+constexpr std::array<std::string_view, 7> kModelKeys = {"name",   "profile",  "slo",     "load",
+                                                        "weight", "priority", "learning"};
 constexpr std::array<std::string_view, 3> kJobKeys = {"name", "instance", "count"};
 constexpr std::array<std::string_view, 5> kPolicyKeys = {"planner", "route", "safety",
                                                          "batching_delay", "seed"};
@@ -65,31 +68,18 @@ FleetGpus ReadGpus(YamlReader& reader, const YamlNode& node, const gpu::GpuModel
   return gpus;
 }
 
-void ReadProfile(YamlReader& reader, const YamlNode& node, FleetModel& model) {
-  model.profile.line = node.line;
-  if (node.kind == YamlNode::Kind::kScalar) {
-    model.profile.path = reader.Path("profile", node);
-    return;
-  }
-  if (!reader.ExpectMapping(node, "profile", kProfileKeys)) return;
-  if (const YamlNode* file = reader.Require(node, "file", "profile")) {
-    model.profile = {reader.Path("file", *file), file->line};
-  }
-  if (const YamlNode* name = node.Find("model")) {
-    model.profile_model = reader.Name("model", *name);
-  }
-}
-
 FleetModel ReadModel(YamlReader& reader, const YamlNode& node) {
   constexpr std::string_view kWhat = "a model";
   FleetModel model;
   model.line = node.line;
   if (!reader.ExpectMapping(node, kWhat, kModelKeys)) return model;
   if (const YamlNode* name = reader.Require(node, "name", kWhat)) {
-    model.name = model.profile_model = reader.Name("name", *name);
+    model.name = reader.Name("name", *name);
   }
   if (const YamlNode* profile = reader.Require(node, "profile", kWhat)) {
-    ReadProfile(reader, *profile, model);
+    auto [file, name] = ReadModelInFile(reader, "profile", *profile, model.name);
+    model.profile = std::move(file);
+    model.profile_model = std::move(name);
   }
   if (const YamlNode* slo = reader.Require(node, "slo", kWhat)) {
     model.slo = reader.Time("slo", *slo, kSlos);
@@ -102,6 +92,9 @@ FleetModel ReadModel(YamlReader& reader, const YamlNode& node) {
   }
   if (const YamlNode* priority = node.Find("priority")) {
     model.priority = reader.Integer("priority", *priority, kPriorities);
+  }
+  if (const YamlNode* learning = node.Find("learning")) {
+    model.learning = ReadLearning(reader, *learning, model.name);
   }
   return model;
 }
@@ -229,6 +222,9 @@ Result<Fleet> ParseFleet(std::string_view text, std::string_view file_name) {
     }
     if (const YamlNode* jobs = root->Find("jobs")) ReadJobs(reader, *jobs, gpu, fleet);
     if (const YamlNode* policy = root->Find("policy")) fleet.policy = ReadPolicy(reader, *policy);
+    if (const YamlNode* control = root->Find("control")) {
+      fleet.control = ReadControl(reader, *control);
+    }
   }
   if (!reader.ok()) return Fail(reader.error());
   return fleet;

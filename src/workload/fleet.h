@@ -9,10 +9,11 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "workload/learning.h"
 #include "workload/load.h"
 
-// fleet.yaml: GPUs, models, training jobs, policy. docs/formats/fleet.md describes
-// it for its authors.
+// fleet.yaml: GPUs, models, training jobs, policy, control. docs/formats/fleet.md
+// describes it for its authors.
 
 namespace divvy::workload {
 
@@ -40,6 +41,14 @@ struct RecipeLoad {
   std::optional<FileRef> batches_from = {};
 };
 
+// A model that is retrained while it serves.
+struct FleetLearning {
+  Learning learning;
+  FileRef speed;            // Training speeds by size of partition.
+  std::string speed_model;  // Its name there; that of the model unless said otherwise.
+  int line = 0;
+};
+
 struct FleetModel {
   std::string name;
   FileRef profile;
@@ -48,6 +57,7 @@ struct FleetModel {
   std::variant<RecipeLoad, TraceLoad> load;
   double weight = 1;  // Of its goodput against other models'.
   int priority = 0;   // 0 is served first; up to 7.
+  std::optional<FleetLearning> learning = {};
   int line = 0;
 };
 
@@ -69,11 +79,35 @@ struct FleetPolicy {
   std::uint64_t seed = 1;
 };
 
+// What it takes to bring a model up on an instance that was not there before.
+struct RestartCost {
+  Duration change = std::chrono::milliseconds(300);  // To destroy and create the instance.
+  Duration start = std::chrono::milliseconds(5700);  // To start the model on it.
+  double prepared = 0.83;  // Share of `start` that is hidden when process, context and
+                           // weights are made ready before.
+};
+
+// How a fleet is cut anew while it serves and learns. Times are whole numbers of slots.
+struct FleetControl {
+  std::string policy = "migrator";  // The names are the controller's and the forecast's to judge;
+  int policy_line = 0;              // these lines are for their complaints.
+  std::string forecast = "best";
+  int forecast_line = 0;
+  Duration slot = std::chrono::seconds(1);
+  Duration window = std::chrono::seconds(200);  // New labelled data comes at its start.
+  Duration every = std::chrono::seconds(5);     // Between decisions.
+  Duration season{0};                           // Of the load; 0: none known.
+  double quantile = 0.8;                        // Of the forecast that plans are made for.
+  RestartCost restart;
+  double hysteresis = 0.02;  // Share of goodput that a change must promise beyond staying.
+};
+
 struct Fleet {
   FleetGpus gpus;
   std::vector<FleetModel> models;  // At least one; names differ.
   std::vector<FleetJob> jobs;
   FleetPolicy policy;
+  FleetControl control;
 };
 
 // Reads a fleet. Checks form and ranges, that names differ, that the kind is known

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -24,12 +25,18 @@ constexpr IntRange kBatches{1, kLargestBatch};
 constexpr IntRange kTokensPerItem{1, 1'000'000};
 constexpr TimeRange kPeriods{std::chrono::milliseconds(1), std::chrono::hours(24 * 366)};
 
-constexpr std::array<std::string_view, 4> kRecipeKeys = {"rate", "arrivals", "diurnal", "batch"};
+constexpr TimeRange kSteps{std::chrono::milliseconds(1), std::chrono::hours(24 * 366)};
+constexpr RealRange kFactors{0, 1e6};
+constexpr std::size_t kMaxFactors = 100'000;
+
+constexpr std::array<std::string_view, 5> kRecipeKeys = {"rate", "arrivals", "diurnal", "shape",
+                                                         "batch"};
 constexpr std::array<std::string_view, 2> kTraceKeys = {"trace", "tokens_per_item"};
 constexpr std::array<std::string_view, 2> kArrivalWords = {"poisson", "constant"};
 constexpr std::array<std::string_view, 1> kArrivalKeys = {"gamma"};
 constexpr std::array<std::string_view, 1> kGammaKeys = {"cv"};
 constexpr std::array<std::string_view, 2> kDiurnalKeys = {"amplitude", "period"};
+constexpr std::array<std::string_view, 2> kShapeKeys = {"step", "factors"};
 constexpr std::array<std::string_view, 3> kBatchKeys = {"lognormal", "empirical", "trace"};
 constexpr std::array<std::string_view, 3> kLogNormalKeys = {"median", "sigma", "max"};
 
@@ -67,6 +74,30 @@ Diurnal ReadDiurnal(YamlReader& reader, const YamlNode& node) {
     diurnal.period = reader.Time("period", *period, kPeriods);
   }
   return diurnal;
+}
+
+Shape ReadShape(YamlReader& reader, const YamlNode& node) {
+  constexpr std::string_view kWhat = "shape";
+  Shape shape;
+  if (!reader.ExpectMapping(node, kWhat, kShapeKeys)) return shape;
+  if (const YamlNode* step = reader.Require(node, "step", kWhat)) {
+    shape.step = reader.Time("step", *step, kSteps);
+  }
+  const YamlNode* factors = reader.Require(node, "factors", kWhat);
+  if (factors == nullptr) return shape;
+  const auto items = reader.List("factors", *factors);
+  if (items.size() > kMaxFactors) {
+    reader.Complain(factors->line,
+                    fmt::format("factors: {}; at most {}", items.size(), kMaxFactors));
+  }
+  for (const YamlNode& item : items) {
+    if (!reader.ok()) return shape;
+    shape.factors.push_back(reader.Real("factors", item, kFactors));
+  }
+  if (std::ranges::none_of(shape.factors, [](double factor) { return factor > 0; })) {
+    reader.Complain(factors->line, "factors: none is above 0; nothing would ever arrive");
+  }
+  return shape;
 }
 
 BatchDistribution ReadLogNormal(YamlReader& reader, const YamlNode& node) {
@@ -164,6 +195,7 @@ std::variant<RecipeLoad, TraceLoad> ReadLoad(YamlReader& reader, const YamlNode&
   if (const YamlNode* diurnal = node.Find("diurnal")) {
     recipe.load.diurnal = ReadDiurnal(reader, *diurnal);
   }
+  if (const YamlNode* shape = node.Find("shape")) recipe.load.shape = ReadShape(reader, *shape);
   if (const YamlNode* batch = node.Find("batch")) ReadBatch(reader, *batch, recipe);
   return recipe;
 }

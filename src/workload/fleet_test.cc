@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 namespace divvy::workload {
 namespace {
@@ -122,6 +123,36 @@ TEST(FleetTest, BatchesAndArrivalsHaveSeveralForms) {
   EXPECT_EQ(RecipeOf("{rate: 1e3, arrivals: constant}").load.spacing.kind,
             Spacing::Kind::kConstant);
   EXPECT_EQ(RecipeOf("{rate: 1, diurnal: {amplitude: 1}}").load.diurnal.period, 24h);
+}
+
+TEST(FleetTest, AShapeIsReadWithItsStep) {
+  const Load load = RecipeOf("{rate: 400, shape: {step: 20s, factors: [0.4, 1, 2.2]}}").load;
+  EXPECT_EQ(load.shape.step, 20s);
+  EXPECT_EQ(load.shape.factors, (std::vector<double>{0.4, 1, 2.2}));
+  EXPECT_TRUE(RecipeOf("{rate: 1}").load.shape.factors.empty());
+}
+
+TEST(FleetTest, ErrorsOfAShape) {
+  const auto error = [](const std::string& shape) {
+    return ErrorOfLoad("{rate: 1, shape: " + shape + "}");
+  };
+  EXPECT_EQ(error("{factors: [1]}"), "f.yaml:2: shape needs the key 'step'");
+  EXPECT_EQ(error("{step: 1s}"), "f.yaml:2: shape needs the key 'factors'");
+  EXPECT_THAT(error("{step: 0s, factors: [1]}"),
+              StartsWith("f.yaml:2: step: '0s' is not a time from 1ms to 8784h"));
+  EXPECT_THAT(error("{step: 1s, factors: 2}"), HasSubstr("factors: is a list"));
+  EXPECT_EQ(error("{step: 1s, factors: [1, -1]}"),
+            "f.yaml:2: factors: '-1' is not a number from 0 to 1000000");
+  constexpr const char* kNone = "f.yaml:2: factors: none is above 0; nothing would ever arrive";
+  EXPECT_EQ(error("{step: 1s, factors: []}"), kNone);
+  EXPECT_EQ(error("{step: 1s, factors: [0, 0]}"), kNone);
+  std::string many = "1";
+  for (int i = 1; i < 100'000; ++i) many += ",1";
+  EXPECT_EQ(error("{step: 1s, factors: [" + many + "]}"), "no error");
+  EXPECT_EQ(error("{step: 1s, factors: [" + many + ",1]}"),
+            "f.yaml:2: factors: 100001; at most 100000");
+  EXPECT_EQ(error("{steps: 1s, factors: [1]}"),
+            "f.yaml:2: shape has no key 'steps'; did you mean 'step'?");
 }
 
 TEST(FleetTest, ErrorsOfTheFileNameLineValueAndWhatWouldBeRight) {

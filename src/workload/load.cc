@@ -5,37 +5,27 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "workload/kepler.h"
 
 namespace divvy::workload {
-namespace {
 
-constexpr double kEndOfTimeS = 250.0 * 365 * 86'400;  // Duration reaches 292 years.
-
-// x with x - amplitude * sin(x) = mean, for a mean from 0 to 2 pi: Kepler's equation.
-// Newton from `guess`, inside a bracket that every step narrows, since at amplitude 1
-// the slope vanishes at 0 and Newton alone may leave.
-double SolveKepler(double mean, double amplitude, double guess) {
-  double low = mean - amplitude;
-  double high = mean + amplitude;
-  double x = std::clamp(guess, low, high);
-  constexpr int kMostSteps = 80;
-  for (int i = 0; i < kMostSteps; ++i) {
-    const double error = x - amplitude * std::sin(x) - mean;
-    (error > 0 ? high : low) = x;
-    const double slope = 1 - amplitude * std::cos(x);
-    const double step = -error / slope;
-    if (!(low <= x + step && x + step <= high)) {  // Not a number among it.
-      x = (low + high) / 2;
-      continue;
-    }
-    x += step;
-    // Newton's next step would be about this one squared over the slope.
-    if (step * step * amplitude <= 1e-16 * slope) break;
-  }
-  return x;
+double RateAt(const Load& load, Duration at) {
+  Check(at >= Duration::zero(), "a time is from the start on");
+  const Diurnal& day = load.diurnal;
+  const double angle = 2 * std::numbers::pi * Seconds(at % day.period) / Seconds(day.period);
+  const double rate = load.rate * (1 - day.amplitude * std::cos(angle));
+  const std::vector<double>& factors = load.shape.factors;
+  if (factors.empty()) return rate;
+  return rate * factors[static_cast<std::size_t>(at / load.shape.step) % factors.size()];
 }
 
-}  // namespace
+double ExpectedArrivals(const Load& load, Duration from, Duration to) {
+  Check(Duration::zero() <= from && from <= to, "an interval begins before it ends");
+  const RateCurve curve(load.diurnal, load.shape);
+  return load.rate * std::max(0.0, curve.Integral(Seconds(to)) - curve.Integral(Seconds(from)));
+}
+
+double MeanRate(const Load& load) { return load.rate * load.shape.Mean(); }
 
 ArrivalStream::ArrivalStream(const Load& load, std::uint64_t seed)
     : load_(load), seconds_per_unit_(1 / load.rate), gaps_(seed), sizes_(~seed) {
@@ -45,6 +35,7 @@ ArrivalStream::ArrivalStream(const Load& load, std::uint64_t seed)
   Check(load.spacing.kind != Spacing::Kind::kGamma || load.spacing.cv > 0,
         "the gaps of a gamma process vary");
   gamma_shape_ = 1 / (load.spacing.cv * load.spacing.cv);
+  if (!load.shape.factors.empty()) curve_.emplace(load.diurnal, load.shape);
 }
 
 ArrivalStream::ArrivalStream(std::span<const Arrival> trace) : trace_(trace), gaps_(0), sizes_(0) {}
@@ -56,8 +47,9 @@ std::optional<Arrival> ArrivalStream::Next() {
   }
   unit_time_ += Gap();
   // A bent time may step back by a rounding; arrivals stay in order.
-  now_s_ = load_->diurnal.amplitude == 0 ? unit_time_ * seconds_per_unit_
-                                         : std::max(now_s_, BendIntoDay(unit_time_));
+  now_s_ = curve_ ? std::max(now_s_, curve_->Reach(unit_time_ * seconds_per_unit_))
+           : load_->diurnal.amplitude == 0 ? unit_time_ * seconds_per_unit_
+                                           : std::max(now_s_, BendIntoDay(unit_time_));
   if (now_s_ > kEndOfTimeS) return std::nullopt;
   return Arrival{FromSeconds(now_s_), load_->batches.Sample(sizes_)};
 }

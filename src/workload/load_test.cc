@@ -160,11 +160,98 @@ TEST(ArrivalStreamTest, ArrivalsFarApartFollowTheIntegralToo) {
   }
 }
 
+const Load kShaped{.rate = 200,
+                   .diurnal = {.amplitude = 0.6, .period = 70s},
+                   .shape = {.factors = {0.4, 1, 0, 2.2, 0.05}, .step = 10s}};
+
+TEST(ArrivalStreamTest, AShapeHasItsFactorsAndRepeats) {
+  for (const auto kind : {Spacing::Kind::kPoisson, Spacing::Kind::kGamma}) {
+    for (const double amplitude : {0.0, 0.6}) {
+      Load load = kShaped;
+      load.spacing = {kind, 1.0};
+      load.diurnal.amplitude = amplitude;
+      ArrivalStream stream(load, 4);
+      std::vector<int> counts(60);  // Six periods and a half, in parts of 5 s.
+      for (Arrival arrival = *stream.Next(); arrival.at < 300s; arrival = *stream.Next()) {
+        ++counts[static_cast<std::size_t>(arrival.at / 5s)];
+      }
+      for (int part = 0; part < 60; ++part) {
+        const double want = ExpectedArrivals(load, part * 5s, (part + 1) * 5s);
+        // 5 deviations, and one request that the edge of a part may move.
+        EXPECT_NEAR(counts[static_cast<std::size_t>(part)], want, 5 * std::sqrt(want) + 1) << part;
+        if (part % 10 / 2 == 2) {
+          EXPECT_EQ(counts[static_cast<std::size_t>(part)], 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(ArrivalStreamTest, EvenSpacingThroughAShapeFollowsTheIntegralExactly) {
+  Load load = kShaped;
+  load.spacing.kind = Spacing::Kind::kConstant;
+  for (const double rate : {50.0, 0.01}) {  // Many in a step, and periods apart.
+    load.rate = rate;
+    ArrivalStream stream(load, 1);
+    Duration before{0};
+    for (int i = 1; i <= 3'000; ++i) {
+      const Duration at = stream.Next()->at;
+      ASSERT_GE(at, before);
+      ASSERT_NEAR(ExpectedArrivals(load, 0s, at), i, 1e-6) << rate;
+      before = at;
+    }
+  }
+}
+
+TEST(ArrivalStreamTest, AShapeOfOnesChangesNothing) {
+  const Load plain{.rate = 100, .batches = BatchDistribution::LogNormal(6, 0.9, 32)};
+  Load shaped = plain;
+  shaped.shape = {.factors = {1, 1, 1}, .step = 700ms};
+  ArrivalStream a(plain, 7);
+  ArrivalStream b(shaped, 7);
+  for (int i = 0; i < kMany; ++i) {
+    const Arrival one = *a.Next();
+    const Arrival other = *b.Next();
+    ASSERT_LE(std::chrono::abs(one.at - other.at), 1ns);
+    ASSERT_EQ(one.batch, other.batch);
+  }
+}
+
+TEST(LoadTest, RateAtIsTheSlopeOfExpectedArrivals) {
+  const Load unshaped{.rate = 200, .diurnal = kShaped.diurnal};
+  const Load days_off{.rate = 3, .shape = {.factors = {1, 0}, .step = 1s}};
+  for (const Load& load : {kShaped, unshaped, days_off, Load{.rate = 7}}) {
+    for (Duration at = 5ms; at < 400s; at += 1730ms) {
+      const double slope = ExpectedArrivals(load, at - 1ms, at + 1ms) / 2e-3;
+      EXPECT_NEAR(RateAt(load, at), slope, 1e-3 * (1 + slope)) << Seconds(at);
+    }
+  }
+  EXPECT_DOUBLE_EQ(RateAt(days_off, 0s), 3);
+  EXPECT_DOUBLE_EQ(RateAt(days_off, 1s), 0);
+  EXPECT_DOUBLE_EQ(ExpectedArrivals(Load{.rate = 7}, 2s, 5s), 21);
+  EXPECT_DOUBLE_EQ(ExpectedArrivals(days_off, 0s, 7s), 12);
+}
+
+TEST(LoadTest, MeanRateIsThatOfThePeriodOfTheShape) {
+  Load load{.rate = 10, .shape = {.factors = {0, 1, 5}, .step = 2s}};
+  EXPECT_DOUBLE_EQ(MeanRate(load), 20);
+  EXPECT_DOUBLE_EQ(ExpectedArrivals(load, 0s, 6s) / 6, 20);
+  load.shape = {};
+  EXPECT_DOUBLE_EQ(MeanRate(load), 10);
+}
+
 TEST(ArrivalStreamTest, TimeEndsBeforeItOverflows) {
   ArrivalStream stream({.rate = 1e-9, .spacing = {.kind = Spacing::Kind::kConstant}}, 1);
   int count = 0;
   while (stream.Next()) ++count;
   EXPECT_EQ(count, 7);  // A billion seconds apart, within 250 years.
+  ArrivalStream shaped({.rate = 1e-9,
+                        .spacing = {.kind = Spacing::Kind::kConstant},
+                        .shape = {.factors = {0, 2}, .step = 1ms}},
+                       1);
+  count = 0;
+  while (shaped.Next()) ++count;
+  EXPECT_EQ(count, 7);
 }
 
 TEST(ArrivalStreamTest, ATraceIsRepeatedAsItIsAndEnds) {
