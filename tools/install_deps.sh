@@ -13,7 +13,7 @@ packages=(
   libexpected-dev      # tl::expected
   libfmt-dev           # text formatting
   libyaml-cpp-dev      # plans and fleets
-  coinor-libcbc-dev pkg-config # the exact planner's MILP solver
+  coinor-libcbc-dev libgfortran-12-dev zlib1g-dev # the planner's MILP solver, and its archives' needs
   nlohmann-json3-dev   # -o json, journals
   libgtest-dev libgmock-dev # tests
   libglpk-dev          # a second MILP solver, for tests of the first

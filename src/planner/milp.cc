@@ -123,6 +123,10 @@ void SetStart(const std::vector<double>& start, CbcModel& model) {
     named.emplace_back(fmt::format("c{}", i), start[i]);
     model.solver()->setColName(static_cast<int>(i), named.back().first);
   }
+  // With names for columns alone, Clp's presolve reads row names that are not there.
+  for (int i = 0; i < model.solver()->getNumRows(); ++i) {
+    model.solver()->setRowName(i, fmt::format("r{}", i));
+  }
   model.setMIPStart(named);
 }
 
