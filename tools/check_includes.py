@@ -19,7 +19,7 @@ MODULES = [
     "base", "gpu", "workload", "plan", "planner", "serving", "sim", "control",
     "gate", "device", "kserve", "server", "engine",
 ]
-PURE = {"gpu", "workload", "plan", "planner", "serving", "sim"}
+PURE = {"gpu", "workload", "plan", "planner", "serving", "sim", "control"}
 IMPURE_HEADERS = re.compile(
     r"#include <(fstream|filesystem|thread|ctime|unistd\.h|fcntl\.h|dlfcn\.h|sys/.*|netinet/.*)>")
 IMPURE_CALLS = re.compile(
