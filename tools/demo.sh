@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Plans a fleet and simulates its load; then cuts a node of three simulated H200s
-# without touching what runs there, crashes on purpose and recovers. Called by
-# `make demo` with the build folder; needs no GPU and no root, and leaves nothing
-# behind.
+# Plans a fleet, simulates its load and shares a GPU out anew while it serves; then
+# cuts a node of three simulated H200s without touching what runs there, crashes on
+# purpose and recovers. Called by `make demo` with the build folder; needs no GPU and
+# no root, and leaves nothing behind.
 set -euo pipefail
 
 build=$(cd "$1" && pwd)
@@ -28,6 +28,12 @@ run divvy simulate examples/fleets/small.yaml --plan exact --plan best-homogeneo
   --route divvy --route elsa+merge+shed --bounded --html "$node/report.html"
 printf 'The page with plots has %s bytes; keep one with: divvy simulate FLEET --html report.html\n' \
   "$(wc -c <"$node/report.html")"
+
+say "Loads swing, models age: cut anew and retrain while serving, and compare with those who do not."
+run divvy simulate examples/fleets/continuous-learning.yaml --control migrator,ekya,static \
+  --duration 400s --html "$node/control.html"
+printf 'Its page, with who had which part of the GPU when, has %s bytes.\n' \
+  "$(wc -c <"$node/control.html")"
 
 say "A node with three simulated H200s. Training holds 3g.71gb of GPU 0; GPU 1 is fragmented."
 sim init "$DIVVY_NVML_SIM_STATE" --gpus "H200-141GB+mig:2,H200-141GB"

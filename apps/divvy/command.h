@@ -42,6 +42,7 @@ void PrintStrip(std::string_view margin, std::string_view strip);
 // Each adds one command to `app`; running it sets `invocation.status`. Both
 // outlive the parse.
 void AddApplyCommand(CLI::App& app, Invocation& invocation);
+void AddControlCommand(CLI::App& app, Invocation& invocation);
 void AddFitCommand(CLI::App& app, Invocation& invocation);
 void AddGpusCommand(CLI::App& app, Invocation& invocation);
 void AddLayoutsCommand(CLI::App& app, Invocation& invocation);

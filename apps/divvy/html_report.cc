@@ -11,6 +11,7 @@
 
 #include "gpu/catalogue.h"
 #include "gpu/mig_layout.h"
+#include "html_page.h"
 #include "report_assets.h"
 
 namespace divvy::app {
@@ -23,16 +24,7 @@ constexpr std::size_t kMostGpusDrawn = 64;
 constexpr std::size_t kMostTimelines = 1200;
 constexpr std::size_t kMostBins = 48;
 
-// Four digits: more cannot be seen.
-Json Rounded(double value) {
-  if (value == 0 || !std::isfinite(value)) return value == 0 ? Json(0) : Json(nullptr);
-  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 3);
-  return std::round(value / unit) * unit;
-}
-
-Json Rounded(const std::optional<double>& value) { return value ? Rounded(*value) : Json(nullptr); }
-
-Json Rounded(const std::optional<Duration>& latency) {
+Json RoundedMs(const std::optional<Duration>& latency) {
   return latency ? Rounded(Milliseconds(*latency)) : Json(nullptr);
 }
 
@@ -44,10 +36,11 @@ std::size_t PairOf(const SimulateReport& report, std::size_t plan, std::size_t r
 Json RowsJson(const SimulateReport& report, const std::vector<ModelRow>& rows) {
   Json array = Json::array();
   for (const ModelRow& row : rows) {
-    array.push_back(Json::array(
-        {PairOf(report, row.plan, row.route), row.model, Rounded(row.factor), Rounded(row.rate),
-         row.offered, Rounded(row.p50), Rounded(row.p95), Rounded(row.p99), Rounded(row.attainment),
-         Rounded(row.goodput), row.shed, Rounded(row.utilization), Rounded(row.bounded_rps)}));
+    array.push_back(
+        Json::array({PairOf(report, row.plan, row.route), row.model, Rounded(row.factor),
+                     Rounded(row.rate), row.offered, RoundedMs(row.p50), RoundedMs(row.p95),
+                     RoundedMs(row.p99), Rounded(row.attainment), Rounded(row.goodput), row.shed,
+                     Rounded(row.utilization), Rounded(row.bounded_rps)}));
   }
   return array;
 }
@@ -294,38 +287,11 @@ Json DataOf(const SimulateReport& report) {
           {"notes", report.Notes()}};
 }
 
-std::string Replaced(std::string_view text, std::string_view what, std::string_view by) {
-  std::string replaced;
-  while (true) {
-    const std::size_t at = text.find(what);
-    replaced += text.substr(0, at);
-    if (at == std::string_view::npos) return replaced;
-    replaced += by;
-    text.remove_prefix(at + what.size());
-  }
-}
-
-std::string EscapedForHtml(std::string_view text) {
-  std::string escaped = Replaced(text, "&", "&amp;");
-  escaped = Replaced(escaped, "<", "&lt;");
-  return Replaced(escaped, ">", "&gt;");
-}
-
 }  // namespace
 
 std::string HtmlReport(const SimulateReport& report) {
-  std::string data = DataOf(report).dump(-1, ' ', false, Json::error_handler_t::replace);
-  // A name could hold "</script>"; in JSON a '<' stands in strings only.
-  data = Replaced(data, "<", "\\u003c");
-  // Through JSON and back, which makes any bytes UTF-8.
-  const std::string name =
-      Json::parse(Json(report.fleet_name).dump(-1, ' ', false, Json::error_handler_t::replace));
-  std::string page(kReportPage);
-  page = Replaced(page, "{{title}}", EscapedForHtml("Simulation of " + name));
-  page = Replaced(page, "{{style}}", kReportStyle);
-  page = Replaced(page, "{{script}}", kReportScript);
-  // Last, so that no name is taken for a place to fill in.
-  return Replaced(page, "{{data}}", data);
+  return HtmlPage("Simulation of " + report.fleet_name, kReportStyle,
+                  std::string(kPageScript) + std::string(kReportScript), DataOf(report));
 }
 
 }  // namespace divvy::app

@@ -76,6 +76,7 @@ int Main(int argc, char** argv) {
   AddProfileCommand(app, invocation);
   AddSimulateCommand(app, invocation);
   AddApplyCommand(app, invocation);
+  AddControlCommand(app, invocation);
 
   try {
     app.parse(argc, argv);

@@ -10,6 +10,7 @@
 
 #include "base/number.h"
 #include "command.h"
+#include "control/policies.h"
 #include "event_file.h"
 #include "fleet_input.h"
 #include "html_report.h"
@@ -17,6 +18,7 @@
 #include "planning.h"
 #include "run_progress.h"
 #include "simulate_arguments.h"
+#include "simulate_control.h"
 #include "simulate_plans.h"
 #include "simulate_report.h"
 #include "simulate_runs.h"
@@ -43,30 +45,35 @@ struct SimulateOptions {
   std::optional<std::string> events;
   std::optional<std::string> html;
   OutputFormat format = OutputFormat::kTable;
+  ControlOptions control;
 };
 
-[[nodiscard]] Result<void> ReadRoutes(const SimulateOptions& options, const LoadedFleet& fleet,
-                                      RunPlan& plan) {
+// The fleet's own where none is named.
+[[nodiscard]] Result<std::vector<serving::RouteOptions>> ReadRoutes(const SimulateOptions& options,
+                                                                    const LoadedFleet& fleet) {
+  std::vector<serving::RouteOptions> routes;
   for (const std::string& word : options.routes) {
     auto route = serving::ParseRoute(word);
     if (!route) return Fail(route.error());
-    plan.routes.push_back(std::move(*route));
+    routes.push_back(std::move(*route));
   }
-  if (!plan.routes.empty()) return {};
+  if (!routes.empty()) return routes;
   auto route = serving::ParseRoute(fleet.fleet.policy.route);
   if (!route) {
     return Fail(route.error().code,
                 fmt::format("{}:{}: {}", NameOfInput(options.fleet), fleet.fleet.policy.route_line,
                             route.error().message));
   }
-  plan.routes.push_back(std::move(*route));
-  return {};
+  routes.push_back(std::move(*route));
+  return routes;
 }
 
 [[nodiscard]] Result<RunPlan> ReadRunPlan(const SimulateOptions& options,
                                           const LoadedFleet& fleet) {
   RunPlan plan;
-  if (auto read = ReadRoutes(options, fleet, plan); !read) return Fail(read.error());
+  auto routes = ReadRoutes(options, fleet);
+  if (!routes) return Fail(routes.error());
+  plan.routes = std::move(*routes);
   if (options.sweep) {
     auto factors = ParseSweep(*options.sweep);
     if (!factors) return Fail(factors.error());
@@ -140,6 +147,44 @@ struct SimulateOptions {
   return {};
 }
 
+// What has no meaning when a policy shares out the GPUs.
+[[nodiscard]] Result<void> RefuseBesideControl(const SimulateOptions& options) {
+  const struct {
+    bool given;
+    const char* option;
+    const char* why;
+  } kRefused[] = {
+      {!options.plans.empty(), "--plan", "a policy cuts the GPUs itself"},
+      {!options.changes.empty(), "--change", "a policy changes the cut itself"},
+      {!options.change_cost.empty(), "--change-cost", "--restart says what a change costs"},
+      {options.routes.size() > 1, "a second --route", "policies are compared, all under one route"},
+      {options.sweep.has_value(), "--sweep", "the load is the fleet's"},
+      {options.bounded, "--bounded", "the load is the fleet's"},
+      {options.requests.has_value(), "--requests", "--duration says how long a run is"},
+      {options.spread != "none", "--spread", "batches take their measured time"},
+      {options.events.has_value(), "--events", "there is no log of single requests"},
+  };
+  for (const auto& [given, option, why] : kRefused) {
+    if (!given) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} does not go with --control: {}", option, why));
+  }
+  return {};
+}
+
+[[nodiscard]] Result<ExitStatus> SimulatePolicies(const SimulateOptions& options,
+                                                  LoadedFleet& fleet) {
+  if (auto sound = RefuseBesideControl(options); !sound) return Fail(sound.error());
+  auto routes = ReadRoutes(options, fleet);
+  if (!routes) return Fail(routes.error());
+  return SimulateControl(fleet, options.control,
+                         {.fleet = options.fleet,
+                          .route = std::move(routes->front()),
+                          .duration = options.duration,
+                          .html = options.html,
+                          .format = options.format});
+}
+
 [[nodiscard]] Result<ExitStatus> Simulate(const SimulateOptions& options) {
   auto fleet = LoadFleet(options.fleet);
   if (!fleet) return Fail(fleet.error());
@@ -149,6 +194,7 @@ struct SimulateOptions {
       return Fail(replaced.error());
     }
   }
+  if (!options.control.policies.empty()) return SimulatePolicies(options, **fleet);
   const auto plan = ReadRunPlan(options, **fleet);
   if (!plan) return Fail(plan.error());
 
@@ -192,9 +238,13 @@ std::string Footer() {
       "\n"
       "Routes (baselines are as published; +merge, +shed and +learn add what divvy has):\n{}"
       "\n"
+      "Policies of --control:\n{}"
+      "\n"
       "SHED counts requests that were refused because they could not be answered in\n"
       "time. BOUNDED/S is the rate at which 95 % of each model's requests are still in\n"
-      "time. One seed gives one outcome.\n"
+      "time. One seed gives one outcome. Under --control, GOODPUT/S is what answers in time\n"
+      "are worth, each by the accuracy of the model that gave it and the model's weight;\n"
+      "LOST is what fresh instances could have answered while they started.\n"
       "\n"
       "Examples:\n"
       "  divvy simulate fleet.yaml\n"
@@ -202,8 +252,9 @@ std::string Footer() {
       "--route fifs --bounded\n"
       "  divvy simulate fleet.yaml --plan plan.yaml --sweep 0.5:1.5:0.1\n"
       "  divvy simulate fleet.yaml --trace requests.csv --html report.html\n"
-      "  divvy simulate fleet.yaml --plan day.yaml --change night.yaml@60s --duration 120s\n",
-      ListOf(planner::Planners()), ListOf(serving::PolicyNames()));
+      "  divvy simulate fleet.yaml --plan day.yaml --change night.yaml@60s --duration 120s\n"
+      "  divvy simulate fleet.yaml --control migrator,ekya,static --seeds 3 --html report.html\n",
+      ListOf(planner::Planners()), ListOf(serving::PolicyNames()), ListOf(control::PolicyNames()));
 }
 
 void AddWhatToRun(CLI::App& command, SimulateOptions& options) {
@@ -237,7 +288,10 @@ void AddHowToRun(CLI::App& command, SimulateOptions& options) {
   command.add_option("--requests", options.requests, "Requests a run, at most (default: 100000)")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000'000}).description(""))
       ->type_name("N");
-  command.add_option("--duration", options.duration, "Simulated time a run, at most, e.g. 60s")
+  command
+      .add_option("--duration", options.duration,
+                  "Simulated time a run, at most, e.g. 60s (default with --control: 3 windows)")
+
       ->type_name("TIME");
   command.add_option("--seed", options.seed, "For all that is drawn by lot (default: the fleet's)")
       ->check([](const std::string& text) {
@@ -267,6 +321,7 @@ void AddSimulateCommand(CLI::App& app, Invocation& invocation) {
   const auto options = std::make_shared<SimulateOptions>();
   AddWhatToRun(*command, *options);
   AddHowToRun(*command, *options);
+  AddControlOptions(*command, options->control);
   command->footer([] { return Footer(); });
   command->callback([options, &invocation] { Run(*options, invocation); });
 }

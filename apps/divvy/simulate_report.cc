@@ -44,12 +44,6 @@ std::string Latency(const ModelRow& row, const std::optional<Duration>& latency)
   return row.offered > 0 ? "refused" : "-";
 }
 
-// 99.995 % shall not read as all.
-std::string Percent(double share) {
-  if (share < 1 && share > 0.9995) return "99.9%";
-  return fmt::format("{:.1f}%", share * 100);
-}
-
 std::string RowsText(const SimulateReport& report) {
   const bool bounded = report.plan.bounded;
   std::vector<std::vector<std::string>> table = {{"PLAN", "ROUTE", "MODEL", "GPUS", "RATE/S",

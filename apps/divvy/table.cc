@@ -28,6 +28,11 @@ std::string FourDigits(double value) {
   return value < 1000 ? fmt::format("{:.4g}", value) : fmt::format("{:.0f}", value);
 }
 
+std::string Percent(double share) {
+  if (share < 1 && share > 0.9995) return "99.9%";
+  return fmt::format("{:.1f}%", share * 100);
+}
+
 std::string Count(std::size_t count, const std::string& what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }

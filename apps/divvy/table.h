@@ -14,6 +14,9 @@ namespace divvy::app {
 // Four digits, or all that stand before the point: "0.25", "12.5", "60000".
 [[nodiscard]] std::string FourDigits(double value);
 
+// "12.5%". What is not all does not read as all.
+[[nodiscard]] std::string Percent(double share);
+
 // "1 model", "3 models".
 [[nodiscard]] std::string Count(std::size_t count, const std::string& what);
 

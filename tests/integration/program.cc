@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdlib>
+#include <utility>
 
 #include "base/check.h"
 
@@ -42,10 +44,15 @@ void Drain(std::array<int, 2> fds, std::array<std::string*, 2> texts) {
   }
 }
 
-}  // namespace
+// A program that was started, and the ends of its pipes.
+struct Started {
+  pid_t pid;
+  int out;
+  int err;
+};
 
-Finished RunProgram(const std::vector<std::string>& command,
-                    const std::map<std::string, std::string>& environment) {
+Started Start(const std::vector<std::string>& command,
+              const std::map<std::string, std::string>& environment) {
   int out[2];
   int err[2];
   Check(pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0, "pipes are to be had");
@@ -77,13 +84,50 @@ Finished RunProgram(const std::vector<std::string>& command,
   Check(error == 0, "the program starts");
   close(out[1]);
   close(err[1]);
-  Finished finished;
-  Drain({out[0], err[0]}, {&finished.out, &finished.err});
+  return {child, out[0], err[0]};
+}
+
+}  // namespace
+
+Finished RunProgram(const std::vector<std::string>& command,
+                    const std::map<std::string, std::string>& environment) {
+  return RunningProgram(command, environment).Wait();
+}
+
+RunningProgram::RunningProgram(const std::vector<std::string>& command,
+                               const std::map<std::string, std::string>& environment) {
+  const Started started = Start(command, environment);
+  pid_ = started.pid;
+  out_ = started.out;
+  err_ = started.err;
+}
+
+RunningProgram::~RunningProgram() {
+  if (pid_ <= 0) return;
+  kill(pid_, SIGKILL);
+  Wait();
+}
+
+bool RunningProgram::AwaitOutput(const std::string& text) {
+  while (finished_.out.find(text) == std::string::npos) {
+    char buffer[4096];
+    const ssize_t count = read(out_, buffer, sizeof(buffer));
+    if (count <= 0) return false;
+    finished_.out.append(buffer, static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+void RunningProgram::Signal(int signal) const { kill(pid_, signal); }
+
+Finished RunningProgram::Wait() {
+  Drain({out_, err_}, {&finished_.out, &finished_.err});
   int status = 0;
-  Check(waitpid(child, &status, 0) == child, "the child ends");
-  if (WIFEXITED(status)) finished.exit_status = WEXITSTATUS(status);
-  if (WIFSIGNALED(status)) finished.signal = WTERMSIG(status);
-  return finished;
+  Check(waitpid(pid_, &status, 0) == pid_, "the child ends");
+  pid_ = 0;
+  if (WIFEXITED(status)) finished_.exit_status = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) finished_.signal = WTERMSIG(status);
+  return std::move(finished_);
 }
 
 }  // namespace divvy::test

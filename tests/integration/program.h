@@ -19,4 +19,28 @@ struct Finished {
 Finished RunProgram(const std::vector<std::string>& command,
                     const std::map<std::string, std::string>& environment);
 
+// A program that runs while the test goes on; killed by the destructor if it still does.
+class RunningProgram {
+ public:
+  RunningProgram(const std::vector<std::string>& command,
+                 const std::map<std::string, std::string>& environment);
+  ~RunningProgram();
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  // Waits until it has written `text` to its standard output; false when it ended before.
+  bool AwaitOutput(const std::string& text);
+
+  void Signal(int signal) const;
+
+  // Waits for its end. At most once.
+  Finished Wait();
+
+ private:
+  int pid_;
+  int out_;
+  int err_;
+  Finished finished_;
+};
+
 }  // namespace divvy::test

@@ -1,0 +1,55 @@
+#include "control_observe.h"
+
+#include <utility>
+#include <variant>
+
+#include "base/random.h"
+#include "control/metrics_text.h"
+#include "text_file.h"
+
+namespace divvy::app {
+
+using Counts = std::optional<std::vector<double>>;
+
+MetricsObservation::MetricsObservation(std::string path, control::RequestCounter counter)
+    : path_(std::move(path)), counter_(std::move(counter)) {}
+
+Result<Counts> MetricsObservation::Look(int slot) {
+  const auto text = ReadText(path_);
+  if (!text) return Fail(text.error());
+  const auto metrics = control::ParseMetrics(*text, path_);
+  if (!metrics) return Fail(metrics.error());
+  return counter_.Take(slot, *metrics, path_);
+}
+
+ReplayObservation::ReplayObservation(std::span<const sim::Source> sources, std::uint64_t seed,
+                                     Duration slot, int last_slot)
+    : slot_(slot), last_slot_(0) {
+  // As control::DrawArrivals, which would have to know when to end.
+  Random seeds(seed);
+  for (const sim::Source& source : sources) {
+    const std::uint64_t own = seeds.Bits();
+    const auto* const load = std::get_if<workload::Load>(&source.arrivals);
+    workload::ArrivalStream stream =
+        load != nullptr ? workload::ArrivalStream(*load, own)
+                        : workload::ArrivalStream(
+                              std::get<std::span<const workload::Arrival>>(source.arrivals));
+    auto next = stream.Next();
+    tenants_.push_back({std::move(stream), next});
+  }
+  if (last_slot > 0) static_cast<void>(Look(last_slot));
+}
+
+Result<Counts> ReplayObservation::Look(int slot) {
+  Counts counts(std::in_place);
+  const Duration end = slot_ * slot;
+  for (Tenant& tenant : tenants_) {
+    double count = 0;
+    for (; tenant.next && tenant.next->at < end; tenant.next = tenant.stream.Next()) ++count;
+    counts->push_back(slot > last_slot_ ? count / (slot - last_slot_) : 0);
+  }
+  last_slot_ = slot;
+  return counts;
+}
+
+}  // namespace divvy::app
