@@ -140,6 +140,10 @@ class NodeControl {
     if (options_.real_pace) limit_ = estate_->slot * estate_->every;
     solver_.emplace([](const planner::GoodputProblem& p) { return planner::PlanGoodput(p); },
                     limit_, stop_);
+    if (auto forecaster = control::MakeForecaster(control.forecast, {}); !forecaster) {
+      return Fail(forecaster.error().code, fmt::format("{}:{}: {}", name, control.forecast_line,
+                                                       forecaster.error().message));
+    }
     const auto fits = CheckPolicy(policy_name_);
     auto policy =
         !fits ? Fail(fits.error())

@@ -127,8 +127,10 @@ void Drive::Keep(bool at_end) {
   Save(options_.files->plan, plan::FormatPlan(plant_.InForce(view.cells)), saved_plan_);
   const bool due = view.slot - saved_slot_ >= estate_.every || at_end;
   if (!due && saved_plan_ == before) return;
-  Save(options_.files->state, FormatControlState(estate_, options_.policy, view), saved_state_);
-  saved_slot_ = view.slot;
+  const std::string state = FormatControlState(estate_, options_.policy, view);
+  Save(options_.files->state, state, saved_state_);
+  // What could not be written is due again with the next slot.
+  saved_slot_ = saved_state_ == state ? view.slot : view.slot - estate_.every;
 }
 
 // What cannot be written is tried again after the next slot.

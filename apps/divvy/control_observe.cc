@@ -1,5 +1,6 @@
 #include "control_observe.h"
 
+#include <filesystem>
 #include <utility>
 #include <variant>
 
@@ -15,6 +16,11 @@ MetricsObservation::MetricsObservation(std::string path, control::RequestCounter
     : path_(std::move(path)), counter_(std::move(counter)) {}
 
 Result<Counts> MetricsObservation::Look(int slot) {
+  // To open a pipe could take for ever, signals or not.
+  std::error_code error;
+  if (std::filesystem::exists(path_, error) && !std::filesystem::is_regular_file(path_, error)) {
+    return Fail(ErrorCode::kUnavailable, path_ + " is not a file");
+  }
   const auto text = ReadText(path_);
   if (!text) return Fail(text.error());
   const auto metrics = control::ParseMetrics(*text, path_);

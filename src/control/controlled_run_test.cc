@@ -7,6 +7,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "control/loop.h"
 #include "control/migrator.h"
 #include "control/policies.h"
 #include "control/test_estate.h"
@@ -214,6 +215,26 @@ TEST(ControlledRun, AForecastTenTimesTooHighIsNotBelieved) {
   ASSERT_FALSE(run.log.empty());
   EXPECT_NE(run.log.front().find("is absurd"), std::string::npos) << run.log.front();
   EXPECT_GE(run.goodput, Play(estate, stays, 1).goodput);
+}
+
+// A loop that was taken up again has seen nothing of what came before.
+TEST(Migrator, JudgesOnlyByWhatItHasSeen) {
+  const Estate estate = Swinging(6);
+  const auto policy = MakeMigrator(estate);
+  testing::TestPlant plant(estate, 0, 1);
+  Loop loop(estate, *policy, plant, {});
+  View view = testing::FirstView(estate);
+  view.slot = 1000;
+  loop.Resume(view);
+  const auto counts = CountBySlot(SwingingArrivals(estate, 1), estate.slot, kSlots);
+  for (int slot = 1; slot < 120; ++slot) {
+    std::vector<double> arrivals;
+    for (const auto& mine : counts) arrivals.push_back(mine[static_cast<std::size_t>(slot)]);
+    loop.Begin(1000 + slot, arrivals);
+  }
+  // With nothing there, it did not wait for evidence to serve at all.
+  EXPECT_FALSE(loop.view().cells.empty());
+  EXPECT_GT(loop.reconfigurations(), 0);
 }
 
 TEST(ControlledRun, LuckInRetrainingIsTheSameForEveryPolicy) {

@@ -9,6 +9,9 @@ namespace {
 
 using planner::ModelDemand;
 
+// A retraining of more slots than any window has is none.
+constexpr double kLongest = 1e6;
+
 // Latencies of batches on a MIG size, in milliseconds; [0] is of one item.
 struct SizeCurve {
   int slices;
@@ -129,8 +132,8 @@ double SpeedOfShare(const workload::TrainingSpeeds& speeds, const gpu::GpuModel&
 void AddRetraining(Offer& offer, const workload::Learning& learning, double samples_per_second,
                    double slot_s) {
   for (const workload::RetrainingOption& option : learning.options) {
-    offer.retraining_slots.push_back(
-        samples_per_second <= 0 ? 0 : option.samples / samples_per_second / slot_s);
+    const double slots = samples_per_second <= 0 ? 0 : option.samples / samples_per_second / slot_s;
+    offer.retraining_slots.push_back(slots <= kLongest ? slots : 0);
   }
 }
 

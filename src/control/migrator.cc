@@ -76,6 +76,12 @@ Tenant TenantOf(const Estate& estate, const View& view, std::size_t m, std::vect
   return tenant;
 }
 
+// The first slot whose arrivals are known: a loop that was taken up again has not seen
+// those before.
+int FirstSeen(const View& view) {
+  return view.slot - static_cast<int>(view.arrivals.front().size());
+}
+
 // What a solution has in its first slot.
 std::vector<Cell> FirstCells(const GoodputAnswer& answer) {
   std::vector<Cell> cells;
@@ -129,11 +135,14 @@ Result<Loads> ForecastOutlook::Expect(const View& view, int slots) {
   Loads loads;
   const std::size_t seen = view.arrivals.front().size();
   for (std::size_t m = 0; m < forecasters_.size(); ++m) {
-    for (std::size_t t = seen_; t < view.arrivals[m].size(); ++t) {
+    for (std::size_t t = seen_; t < seen; ++t) {
       forecasters_[m]->Observe(view.arrivals[m][t]);
       highest_[m] = std::max(highest_[m], view.arrivals[m][t]);
       total_[m] += view.arrivals[m][t];
     }
+  }
+  seen_ = seen;
+  for (std::size_t m = 0; m < forecasters_.size(); ++m) {
     const double mean = estate_.tenants[m].mean_load;
     if (view.arrivals[m].empty()) {
       loads.emplace_back(static_cast<std::size_t>(slots), mean);
@@ -146,7 +155,6 @@ Result<Loads> ForecastOutlook::Expect(const View& view, int slots) {
     for (int t = 0; t < std::min(slots, kNear); ++t) near += loads[m][static_cast<std::size_t>(t)];
     near /= std::min(slots, kNear);
     if (!(near <= kAbsurd * most)) {  // True for NaN, too.
-      seen_ = seen;
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("the forecast for {} is absurd: {:.0f} requests in a slot, when "
                               "the most ever seen is {:.0f}",
@@ -158,7 +166,6 @@ Result<Loads> ForecastOutlook::Expect(const View& view, int slots) {
       loads[m][t] = trust * std::min(loads[m][t], most) + (1 - trust) * usual;
     }
   }
-  seen_ = seen;
   return loads;
 }
 
@@ -230,7 +237,7 @@ double Migrator::WorthOf(const View& view, int from, int to, const std::vector<C
     }
     for (int t = from; t < to; ++t) {
       const double share = std::clamp(t + 1 - from - estate_.restart, 0.0, 1.0);
-      const double load = view.arrivals[m][static_cast<std::size_t>(t)];
+      const double load = view.arrivals[m][static_cast<std::size_t>(t - FirstSeen(view))];
       worth += estate_.Worth(m, view.tenants[m].accuracy) * std::min(load, kept + share * fresh);
     }
   }
@@ -241,12 +248,13 @@ double Migrator::WorthOf(const View& view, int from, int to, const std::vector<C
 void Migrator::Judge(const View& view) {
   const int wait = estate_.every + static_cast<int>(2 * estate_.restart);
   while (!proposals_.empty() && proposals_.front().slot + wait <= view.slot) {
-    const Proposal& proposal = proposals_.front();
+    const Proposal proposal = std::move(proposals_.front());
+    proposals_.pop_front();
     const int to = proposal.slot + wait;
+    if (proposal.slot < FirstSeen(view)) continue;
     const double changed = WorthOf(view, proposal.slot, to, proposal.before, proposal.after);
     const double stayed = WorthOf(view, proposal.slot, to, proposal.before, proposal.before);
     paid_ = kMemory * paid_ + (changed - stayed);
-    proposals_.pop_front();
   }
 }
 
@@ -264,21 +272,31 @@ Decision Migrator::Decide(const View& view) {
   Decision decision;
   decision.gap = answer->gap();
   std::string gain = "for a start";
-  if (view.slot > 0 && StartsAnything(present, cells)) {
+  const bool serves = std::ranges::any_of(
+      present, [](const Cell& cell) { return cell.work.kind == Work::Kind::kServe; });
+  if (serves && StartsAnything(present, cells)) {
     // Would it do nearly as well if no instance began to serve anew?
     for (Tenant& tenant : problem.tenants) tenant.restart = problem.slots;
     const std::optional<GoodputAnswer> frozen = solver_(problem);
     if (!frozen) return Stay(view, "the solver did not come to an answer in time");
     const double more = frozen->value <= 0 ? 1 : answer->value / frozen->value - 1;
     proposals_.push_back({view.slot, present, cells});
+    // What only adds instances in free space disturbs nobody.
+    const bool adds = std::ranges::all_of(
+        present, [&](const Cell& cell) { return std::ranges::find(cells, cell) != cells.end(); });
     const bool pays = paid_ > 0 || (paid_ == 0 && estate_.restart < kCheap);
-    if (more < options_.hysteresis || !pays) {
+    if (!(adds && more > 0) && (more < options_.hysteresis || !pays)) {
       cells = FirstCells(*frozen);
+      // Where nothing new is worth anything, anything may be in its place.
+      std::erase_if(cells, [&](const Cell& cell) {
+        return cell.work.kind == Work::Kind::kServe &&
+               std::ranges::find(present, cell) == present.end();
+      });
       gain = "serving as before";
     } else {
       gain = fmt::format("for {:.1f} % more goodput than serving as before", 100 * more);
     }
-  } else if (view.slot > 0) {
+  } else if (serves) {
     gain = "serving as before";
   }
   if (std::ranges::is_permutation(cells, present)) return decision;

@@ -13,6 +13,10 @@ namespace {
 // Times at which instances may begin while prices are looked for; few are quick.
 constexpr int kCoarseTimes = 40;
 
+// Time grows with the cube of slots, memory with the square: beyond this many there is
+// only the coarsest bound.
+constexpr int kMostSlots = 400;
+
 // Steps at full resolution, once prices are nearly right.
 constexpr int kFineSteps = 3;
 
@@ -21,6 +25,20 @@ std::vector<int> Grid(int slots, int most) {
   std::vector<int> times;
   for (int i = 0; i <= cells; ++i) times.push_back(i * slots / cells);
   return times;
+}
+
+// If all requests were answered by the best model that there could be.
+double AllAnswered(const GoodputProblem& problem) {
+  double value = 0;
+  for (const Tenant& tenant : problem.tenants) {
+    std::vector<double> worth = tenant.worth;
+    for (const Retraining& option : tenant.retrainings) {
+      for (std::size_t t = 0; t < worth.size(); ++t) worth[t] = std::max(worth[t], option.worth[t]);
+    }
+    for (std::size_t t = 0; t < worth.size(); ++t) value += tenant.load[t] * worth[t];
+    value += tenant.tail * worth.back();
+  }
+  return value;
 }
 
 class PriceSearch {
@@ -134,8 +152,9 @@ class PriceSearch {
 }  // namespace
 
 double GoodputBound(const GoodputProblem& problem, const GoodputSchedule& good, int steps) {
+  if (steps == 0 || problem.slots > kMostSlots) return AllAnswered(problem);
   PriceSearch search(problem, good);
-  if (steps > 0 && problem.slots > kCoarseTimes) {
+  if (problem.slots > kCoarseTimes) {
     RelaxedGpus coarse(problem, Grid(problem.slots, kCoarseTimes));
     (void)search.Descend(coarse, steps);
   }

@@ -126,12 +126,12 @@ void RelaxedGpus::Price(const Prices& prices) {
             std::min<double>(times_[i] + problem_.tenants[m].restart, problem_.slots);
         const double base = planner::At(paid_[m], from);
         double* row = &single_[k][At(i, 0)];
-        unsigned char* whose = &single_tenant_[k][At(i, 0)];
+        std::uint16_t* whose = &single_tenant_[k][At(i, 0)];
         for (std::size_t j = i + 1; j < n; ++j) {
           const double worth = capacity * (paid_[m][static_cast<std::size_t>(times_[j])] - base);
           if (worth <= row[j]) continue;
           row[j] = worth;
-          whose[j] = static_cast<unsigned char>(m);
+          whose[j] = static_cast<std::uint16_t>(m);
         }
       }
     }
@@ -143,7 +143,7 @@ RelaxedGpus::Arc RelaxedGpus::SingleUse(gpu::ProfileIndex profile, std::size_t f
   const auto k = static_cast<std::size_t>(profile);
   Arc arc;
   if (single_[k][At(from, to)] > 0) {
-    arc = {single_[k][At(from, to)], Arc::Kind::kServe, static_cast<unsigned char>(k),
+    arc = {single_[k][At(from, to)], Arc::Kind::kServe, static_cast<std::uint16_t>(k),
            single_tenant_[k][At(from, to)], 0};
   }
   for (std::size_t m = 0; m < problem_.tenants.size(); ++m) {
@@ -155,8 +155,8 @@ RelaxedGpus::Arc RelaxedGpus::SingleUse(gpu::ProfileIndex profile, std::size_t f
       if (done > problem_.retrain_limit()) continue;
       const double worth = RetrainWorth(m, o, done);
       if (worth > arc.worth) {
-        arc = {worth, Arc::Kind::kRetrain, static_cast<unsigned char>(k),
-               static_cast<unsigned char>(m), static_cast<unsigned char>(o)};
+        arc = {worth, Arc::Kind::kRetrain, static_cast<std::uint16_t>(k),
+               static_cast<std::uint16_t>(m), static_cast<std::uint16_t>(o)};
       }
     }
   }
@@ -221,8 +221,8 @@ RelaxedGpus::Arc RelaxedGpus::FirstUse(std::size_t gpu, const Span& span, std::s
       const auto k = static_cast<std::size_t>(profile);
       const double worth = problem_.tenants[m].capacity[k] * Served(m, 0, times_[to]);
       if (worth <= best.worth) continue;
-      best = {worth, Arc::Kind::kServe, static_cast<unsigned char>(k),
-              static_cast<unsigned char>(m), 0};
+      best = {worth, Arc::Kind::kServe, static_cast<std::uint16_t>(k),
+              static_cast<std::uint16_t>(m), 0};
     }
   }
   for (const Running& running : problem_.present[gpu]) {
@@ -230,8 +230,8 @@ RelaxedGpus::Arc RelaxedGpus::FirstUse(std::size_t gpu, const Span& span, std::s
         std::ranges::count(kinds_[span.kind].profiles, running.place.profile) == 0) {
       continue;
     }
-    const auto k = static_cast<unsigned char>(running.place.profile);
-    const auto m = static_cast<unsigned char>(running.work.tenant);
+    const auto k = static_cast<std::uint16_t>(running.place.profile);
+    const auto m = static_cast<std::uint16_t>(running.work.tenant);
     if (running.work.kind == Work::Kind::kServe) {
       const double worth = problem_.tenants[m].capacity[k] * Served(m, running.left, times_[to]);
       if (worth > best.worth) best = {worth, Arc::Kind::kServe, k, m, 0};
@@ -239,7 +239,7 @@ RelaxedGpus::Arc RelaxedGpus::FirstUse(std::size_t gpu, const Span& span, std::s
     }
     const int done = static_cast<int>(std::ceil(running.left));
     if (done > times_[to] || (to > 1 && done <= times_[to - 1])) continue;
-    const auto o = static_cast<unsigned char>(running.work.retraining);
+    const auto o = static_cast<std::uint16_t>(running.work.retraining);
     best = {kMust + RetrainWorth(m, o, done), Arc::Kind::kRetrain, k, m, o};
   }
   return best;
@@ -339,7 +339,7 @@ void RelaxedGpus::CollectFirst(std::size_t gpu, std::size_t span, std::size_t to
     }
     for (const Running& running : problem_.present[gpu]) {
       if (running.place.start != spans_[span].start ||
-          static_cast<unsigned char>(running.place.profile) != use.profile ||
+          static_cast<std::uint16_t>(running.place.profile) != use.profile ||
           running.work.tenant != use.tenant) {
         continue;
       }

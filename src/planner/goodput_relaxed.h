@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "planner/goodput.h"
@@ -38,12 +39,12 @@ class RelaxedGpus {
  private:
   // What can be done with a stretch of time on an instance.
   struct Arc {
-    enum class Kind : unsigned char { kIdle, kServe, kRetrain, kSplit };
+    enum class Kind : std::uint16_t { kIdle, kServe, kRetrain, kSplit };
     double worth = 0;
     Kind kind = Kind::kIdle;
-    unsigned char profile = 0;
-    unsigned char tenant = 0;
-    unsigned char retraining = 0;
+    std::uint16_t profile = 0;
+    std::uint16_t tenant = 0;
+    std::uint16_t retraining = 0;
   };
   // Spans of the same profiles with the same within are of one kind.
   struct Kind {
@@ -85,7 +86,7 @@ class RelaxedGpus {
   SlotTable paid_;                                         // Prefix sums of prices, by tenant.
   std::vector<SlotTable> gain_;                            // By tenant, retraining, slot done.
   std::vector<std::vector<double>> single_;                // By profile: best single serving use.
-  std::vector<std::vector<unsigned char>> single_tenant_;  // And whose.
+  std::vector<std::vector<std::uint16_t>> single_tenant_;  // And whose.
   std::vector<std::vector<double>> first_arc_;             // By span: best first use up to a time.
   std::vector<std::vector<double>> first_best_;            // By span: best path from 0.
 };

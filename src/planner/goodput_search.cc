@@ -19,8 +19,9 @@ constexpr std::size_t kMostTenants = 6;
 constexpr std::size_t kMostColumns = 96;
 constexpr std::size_t kQuickColumns = 32;
 
-// Times at which a quick look lets seatings change.
+// Times at which a look lets seatings change.
 constexpr int kQuickTimes = 100;
+constexpr int kThoroughTimes = 400;
 
 // A path is laid so many times, each near the last one, and near so many of its seatings.
 constexpr int kPasses = 2;
@@ -277,7 +278,7 @@ bool GoodputSearch::ImproveGpu(std::size_t gpu, Effort effort) {
   const double before = state_.value;
   const Residual residual = ResidualFor(gpu);
   const std::vector<Candidate> candidates = CandidatesFor(gpu, residual);
-  const int stride = thorough ? 1 : std::max(1, problem_.slots / kQuickTimes);
+  const int stride = std::max(1, problem_.slots / (thorough ? kThoroughTimes : kQuickTimes));
   std::vector<Seating> near = SeatingsOf(gpu);
   for (int pass = 0; pass < (thorough ? kPasses : 1); ++pass) {
     if (near.size() > kMostNear) near.resize(kMostNear);
