@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/check.h"
 #include "control/retraining_queue.h"
 #include "control/window_ahead.h"
 
