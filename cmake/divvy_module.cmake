@@ -4,7 +4,8 @@
 #
 # Builds divvy::NAME from the sources, one test program from the *_test.cc among
 # them, and, when tests are on, every header of the folder on its own, so that no
-# header leans on what its includer happened to include first. DEPENDS names
+# header leans on what its includer happened to include first. Those that a source of
+# the same name includes before all else are compiled so already. DEPENDS names
 # modules and is what tools/check_includes.py holds the includes to; LINK names
 # outside libraries.
 function(divvy_module NAME)
@@ -28,14 +29,20 @@ function(divvy_module NAME)
   endif()
 
   file(GLOB headers CONFIGURE_DEPENDS *.h)
-  if(headers)
-    set(header_sources)
-    foreach(header IN LISTS headers)
-      get_filename_component(stem ${header} NAME_WE)
-      set(source ${CMAKE_CURRENT_BINARY_DIR}/headers/${stem}.cc)
-      file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n#include \"${header}\"\n")
-      list(APPEND header_sources ${source})
-    endforeach()
+  set(header_sources)
+  foreach(header IN LISTS headers)
+    get_filename_component(stem ${header} NAME_WE)
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${stem}.cc)
+      file(STRINGS ${stem}.cc first REGEX "^#include" LIMIT_COUNT 1)
+      if(first MATCHES "/${stem}\\.h\"$")
+        continue()
+      endif()
+    endif()
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/headers/${stem}.cc)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n#include \"${header}\"\n")
+    list(APPEND header_sources ${source})
+  endforeach()
+  if(header_sources)
     add_library(divvy_${NAME}_headers OBJECT ${header_sources})
     target_link_libraries(divvy_${NAME}_headers PRIVATE divvy_${NAME} divvy_warnings)
     # Nothing runs these objects: that they compile is all we ask.

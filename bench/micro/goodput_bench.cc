@@ -251,7 +251,7 @@ class LayoutMilp {
 // On a window of full size, without what is being retrained in it already: the
 // formulation has no word for that. CBC looks at its limit late on programs of this size.
 void CompareByLayout() {
-  constexpr double kLimit_s = 60;
+  constexpr double kLimit_s = 15;
   GoodputProblem problem = RandomProblem(A100(), {.gpus = 1, .tenants = 4, .slots = 200}, 0);
   for (auto& running : problem.present) {
     std::erase_if(running, [](const Running& run) { return run.work.kind != Work::Kind::kServe; });
