@@ -4,7 +4,6 @@
 #include <utility>
 #include <variant>
 
-#include "base/random.h"
 #include "control/metrics_text.h"
 #include "text_file.h"
 
@@ -31,15 +30,7 @@ Result<Counts> MetricsObservation::Look(int slot) {
 ReplayObservation::ReplayObservation(std::span<const sim::Source> sources, std::uint64_t seed,
                                      Duration slot, int last_slot)
     : slot_(slot), last_slot_(0) {
-  // As control::DrawArrivals, which would have to know when to end.
-  Random seeds(seed);
-  for (const sim::Source& source : sources) {
-    const std::uint64_t own = seeds.Bits();
-    const auto* const load = std::get_if<workload::Load>(&source.arrivals);
-    workload::ArrivalStream stream =
-        load != nullptr ? workload::ArrivalStream(*load, own)
-                        : workload::ArrivalStream(
-                              std::get<std::span<const workload::Arrival>>(source.arrivals));
+  for (workload::ArrivalStream& stream : sim::StreamsOf(sources, seed)) {
     auto next = stream.Next();
     tenants_.push_back({std::move(stream), next});
   }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "control/arrivals.h"
 #include "control/policies.h"
 #include "planner/goodput.h"
 

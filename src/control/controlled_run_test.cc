@@ -1,4 +1,5 @@
 #include "control/controlled_run.h"
+#include "control/arrivals.h"
 
 #include <gtest/gtest.h>
 
@@ -237,16 +238,32 @@ TEST(Migrator, JudgesOnlyByWhatItHasSeen) {
   EXPECT_GT(loop.reconfigurations(), 0);
 }
 
-TEST(ControlledRun, LuckInRetrainingIsTheSameForEveryPolicy) {
-  Estate estate = Swinging(1.3);
-  for (EstateTenant& tenant : estate.tenants) {
-    if (tenant.learning) tenant.learning->uncertainty = 0.1;
+// Retrains the first tenant on one instance, and never serves.
+class RetrainsOn final : public Policy {
+ public:
+  explicit RetrainsOn(gpu::MigInstance place) : place_(place) {}
+  std::string_view name() const override { return "retrains"; }
+  Sharing sharing() const override { return Sharing::kMig; }
+  Decision Decide(const View& view) override {
+    if (view.slot > 0) return {};
+    return {.cells = {{{0, place_, {planner::Work::Kind::kRetrain, 0, 0}}}}, .why = "a test"};
   }
-  const auto once = MakeMigrator(estate);
-  const auto again = MakeMigrator(estate);
-  const ControlledRun first = Play(estate, *once, 1);
-  const ControlledRun other = Play(estate, *again, 2);
-  EXPECT_NE(first.tenants[0].accuracy.back(), other.tenants[0].accuracy.back());
+
+ private:
+  gpu::MigInstance place_;
+};
+
+TEST(ControlledRun, LuckInRetrainingIsOfTheSeedNotOfThePolicy) {
+  Estate estate = Swinging(1.3);
+  estate.tenants[0].learning->uncertainty = 0.1;
+  const auto accuracy = [&](std::string_view profile, std::uint64_t seed) {
+    RetrainsOn policy({0, *estate.gpu->FindProfile(profile)});
+    const ControlledRun run = Play(estate, policy, seed);
+    EXPECT_EQ(run.retrained, 1);
+    return run.tenants[0].accuracy[99];
+  };
+  EXPECT_EQ(accuracy("7g.80gb", 1), accuracy("3g.40gb", 1));
+  EXPECT_NE(accuracy("7g.80gb", 1), accuracy("7g.80gb", 2));
 }
 
 }  // namespace

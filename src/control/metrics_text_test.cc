@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/random.h"
+#include "base/test_mutation.h"
 
 namespace divvy::control {
 namespace {
@@ -105,31 +106,11 @@ TEST(MetricsText, ErrorsNameTheLineAndWhatIsWrong) {
 
 // A server may be interrupted while it writes, and a path may be that of a film.
 TEST(MetricsText, AnyBytesGiveAValueOrAnError) {
-  constexpr std::string_view kPieces[] = {"{", "}", "\"", "\\", ",", "=", "#",    "\n",   "\r",
-                                          " ", "+", "e",  "-",  ".", "9", "\xff", "TYPE", "\t"};
   Random random(7);
   int passed = 0;
   int refused = 0;
   for (int round = 0; round < 5'000; ++round) {
-    std::string text = kScrape;
-    const auto edits = 1 + random.Below(4);
-    for (std::uint64_t i = 0; i < edits && !text.empty(); ++i) {
-      const auto at = static_cast<std::size_t>(random.Below(text.size()));
-      const auto length = std::min<std::size_t>(1 + random.Below(12), text.size() - at);
-      switch (random.Below(4)) {
-        case 0:
-          text[at] = static_cast<char>(random.Below(256));
-          break;
-        case 1:
-          text.erase(at, length);
-          break;
-        case 2:
-          text.insert(at, kPieces[random.Below(std::size(kPieces))]);
-          break;
-        default:
-          text.resize(at);
-      }
-    }
+    const std::string text = divvy::testing::Mutated(kScrape, random);
     const auto metrics = ParseMetrics(text, "m.prom");
     ++(metrics ? passed : refused);
     if (!metrics) {

@@ -3,66 +3,23 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "control/forecast.h"
+#include "control/outlook.h"
 #include "control/policy.h"
 #include "planner/goodput.h"
 
 namespace divvy::control {
 
-// What a controller believes will arrive.
-class Outlook {
- public:
-  virtual ~Outlook() = default;
-
-  // Requests of each tenant in each of the `slots` from view.slot on, to be planned for.
-  // kUnavailable with the reason when it had better not be relied on.
-  [[nodiscard]] virtual Result<std::vector<std::vector<double>>> Expect(const View& view,
-                                                                        int slots) = 0;
-};
-
-// Forecasters, one a tenant; the quantile is what is planned for. At the start, when
-// nothing was seen yet, the fleet's mean. A forecast far beyond all that was ever seen
-// is absurd, and not relied on.
-class ForecastOutlook final : public Outlook {
- public:
-  // REQUIRES: one forecaster a tenant.
-  ForecastOutlook(const Estate& estate, std::vector<std::unique_ptr<Forecaster>> forecasters,
-                  double quantile);
-
-  [[nodiscard]] Result<std::vector<std::vector<double>>> Expect(const View& view,
-                                                                int slots) override;
-
- private:
-  const Estate& estate_;
-  std::vector<std::unique_ptr<Forecaster>> forecasters_;
-  double quantile_;
-  std::size_t seen_ = 0;         // Slots that the forecasters have seen.
-  std::vector<double> highest_;  // Requests of a tenant in a slot that were ever seen,
-  std::vector<double> total_;    // and all of them.
-};
-
-// What really comes: requests by tenant and slot of the whole run. Shows what a perfect
-// forecast would be worth.
-class PerfectOutlook final : public Outlook {
- public:
-  explicit PerfectOutlook(std::vector<std::vector<double>> arrivals);
-
-  [[nodiscard]] Result<std::vector<std::vector<double>>> Expect(const View& view,
-                                                                int slots) override;
-
- private:
-  std::vector<std::vector<double>> arrivals_;
-};
-
 // Solves a window; nothing when it did not come to an answer in time.
 using Solver = std::function<std::optional<planner::GoodputAnswer>(const planner::GoodputProblem&)>;
 
 struct MigratorOptions {
+  std::string name = "migrator";
   double hysteresis = 0.02;  // What begins to serve anew must promise this share more goodput
                              // than the best that can be done without.
-  std::string name = "migrator";
+  bool doubts = true;        // It holds its proposals against what came, see below.
 };
 
 // MIGRator's loop: forecast, solve the coming window for goodput, do what the solution
@@ -70,7 +27,7 @@ struct MigratorOptions {
 // relied on, and when a change promises little. Where there is nothing yet that could
 // stay, `start` decides instead.
 //
-// It also learns whether its changes pay. Forecasts may be too poor for what a restart
+// Where it doubts, it learns whether its changes pay. Forecasts may be too poor for what a restart
 // costs: by the time an instance is up, the load it was meant for has gone. So each
 // proposal, carried out or not, is held against what came afterwards, and while
 // proposals of late would have done worse than staying, instances stay as they are.

@@ -4,7 +4,6 @@
 
 #include <array>
 
-#include "base/random.h"
 #include "base/spelling.h"
 #include "control/astraea.h"
 #include "control/ekya.h"
@@ -41,53 +40,19 @@ std::unique_ptr<Policy> StartOf(const PolicyInputs& inputs) {
       std::make_unique<ForecastOutlook>(inputs.estate, std::move(forecasters), control.quantile);
   return std::make_unique<Migrator>(inputs.estate, std::move(outlook), inputs.solver,
                                     StartOf(inputs),
-                                    MigratorOptions{control.hysteresis, "migrator"});
+                                    MigratorOptions{.hysteresis = control.hysteresis});
 }
 
 }  // namespace
 
 std::span<const PolicyName> PolicyNames() { return kNames; }
 
-std::vector<std::vector<workload::Arrival>> DrawArrivals(std::span<const sim::Source> sources,
-                                                         std::uint64_t seed, Duration end) {
-  std::vector<std::vector<workload::Arrival>> arrivals;
-  Random seeds(seed);
-  for (const sim::Source& source : sources) {
-    const std::uint64_t own = seeds.Bits();
-    std::vector<workload::Arrival>& mine = arrivals.emplace_back();
-    const auto draw = [&](workload::ArrivalStream stream) {
-      for (auto next = stream.Next(); next && next->at < end; next = stream.Next()) {
-        mine.push_back(*next);
-      }
-    };
-    if (const auto* load = std::get_if<workload::Load>(&source.arrivals)) {
-      draw(workload::ArrivalStream(*load, own));
-    } else {
-      draw(workload::ArrivalStream(std::get<std::span<const workload::Arrival>>(source.arrivals)));
-    }
-  }
-  return arrivals;
-}
-
-std::vector<std::vector<double>> CountBySlot(
-    std::span<const std::vector<workload::Arrival>> arrivals, Duration slot, int slots) {
-  std::vector<std::vector<double>> counts;
-  for (const auto& mine : arrivals) {
-    std::vector<double>& count = counts.emplace_back(static_cast<std::size_t>(slots));
-    for (const workload::Arrival& arrival : mine) {
-      const auto at = static_cast<std::size_t>(arrival.at / slot);
-      if (at < count.size()) ++count[at];
-    }
-  }
-  return counts;
-}
-
 Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, const PolicyInputs& inputs) {
   if (name == "migrator") return MakeMigrator(inputs);
   if (name == "oracle") {
-    return std::make_unique<Migrator>(inputs.estate,
-                                      std::make_unique<PerfectOutlook>(inputs.arrivals),
-                                      inputs.solver, StartOf(inputs), MigratorOptions{0, "oracle"});
+    return std::make_unique<Migrator>(
+        inputs.estate, std::make_unique<PerfectOutlook>(inputs.arrivals), inputs.solver,
+        StartOf(inputs), MigratorOptions{.name = "oracle", .hysteresis = 0, .doubts = false});
   }
   if (name == "ekya") return std::make_unique<Ekya>(inputs.estate);
   if (name == "astraea") return std::make_unique<Astraea>(inputs.estate);

@@ -9,20 +9,9 @@
 #include "control/migrator.h"
 #include "control/policy.h"
 #include "planner/problem.h"
-#include "sim/simulation.h"
 #include "workload/fleet.h"
-#include "workload/load.h"
 
 namespace divvy::control {
-
-// Requests of each source from the start to before `end`, drawn by seed: what every
-// policy is tried on.
-[[nodiscard]] std::vector<std::vector<workload::Arrival>> DrawArrivals(
-    std::span<const sim::Source> sources, std::uint64_t seed, Duration end);
-
-// How many of them fall in each slot.
-[[nodiscard]] std::vector<std::vector<double>> CountBySlot(
-    std::span<const std::vector<workload::Arrival>> arrivals, Duration slot, int slots);
 
 // What policies are made of. All of it outlives them.
 struct PolicyInputs {
@@ -31,7 +20,7 @@ struct PolicyInputs {
   const workload::FleetControl& control;
   const std::vector<std::vector<double>>& arrivals;  // By tenant and slot of the whole run, for
                                                      // those that know the future.
-  Solver solver;  // Of Migrator and oracle.
+  Solver solver;                                     // Of Migrator and oracle.
 };
 
 // A policy by one of PolicyNames(). kInvalidArgument names those there are; also for a

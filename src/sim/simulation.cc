@@ -54,16 +54,7 @@ class Simulation final : public serving::Executor, public serving::Listener {
     }
     events_.Reserve(static_cast<std::size_t>(dispatcher_.lanes()) + sources.size() +
                     switches.size() + 1);
-    streams_.reserve(sources.size());
-    Random seeds(options.seed);
-    for (const Source& source : sources) {
-      const std::uint64_t seed = seeds.Bits();
-      if (const auto* load = std::get_if<workload::Load>(&source.arrivals)) {
-        streams_.emplace_back(*load, seed);
-      } else {
-        streams_.emplace_back(std::get<std::span<const workload::Arrival>>(source.arrivals));
-      }
-    }
+    streams_ = StreamsOf(sources, options.seed);
   }
 
   SimResult Run() {
@@ -317,6 +308,22 @@ class Simulation final : public serving::Executor, public serving::Listener {
 };
 
 }  // namespace
+
+std::vector<workload::ArrivalStream> StreamsOf(std::span<const Source> sources,
+                                               std::uint64_t seed) {
+  std::vector<workload::ArrivalStream> streams;
+  streams.reserve(sources.size());
+  Random seeds(seed);
+  for (const Source& source : sources) {
+    const std::uint64_t own = seeds.Bits();
+    if (const auto* load = std::get_if<workload::Load>(&source.arrivals)) {
+      streams.emplace_back(*load, own);
+    } else {
+      streams.emplace_back(std::get<std::span<const workload::Arrival>>(source.arrivals));
+    }
+  }
+  return streams;
+}
 
 std::uint64_t ModelResult::shed() const {
   return std::accumulate(refused.begin(), refused.end(), std::uint64_t{0});

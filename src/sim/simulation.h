@@ -24,6 +24,11 @@ struct Source {
   std::variant<workload::Load, std::span<const workload::Arrival>> arrivals;
 };
 
+// The arrivals of each source. One seed gives each its own, the same ones wherever they
+// are asked for. Traces outlive the streams.
+[[nodiscard]] std::vector<workload::ArrivalStream> StreamsOf(std::span<const Source> sources,
+                                                             std::uint64_t seed);
+
 // A replica that goes or comes at some time, as a change of the MIG layout makes
 // it do. What it costs lies in the time between the two.
 struct Switch {

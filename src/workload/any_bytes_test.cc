@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "base/result.h"
+#include "base/test_mutation.h"
 #include "workload/fleet.h"
 #include "workload/profile_file.h"
 #include "workload/profile_import.h"
@@ -20,37 +21,6 @@ namespace {
 
 constexpr int kRounds = 2'000;
 
-// Bytes and pieces that parsers trip over.
-constexpr std::string_view kPieces[] = {
-    ",",     "\n",     "\"", "\"\"", "\r\n", "\r", "-",  "0",  "999", "nan", "inf",
-    "1e308", "1e-320", ":",  "{",    "}",    "[",  "]",  "&a", "*a",  "!!x", "\t",
-    "\x80",  "\xff",   "#",  "'",    " ",    "g",  "sm", ".",  "+",   "~"};
-
-std::string Mutated(std::string text, Random& random) {
-  const auto edits = 1 + random.Below(4);
-  for (std::uint64_t i = 0; i < edits && !text.empty(); ++i) {
-    const auto at = static_cast<std::size_t>(random.Below(text.size()));
-    const auto length = std::min<std::size_t>(1 + random.Below(12), text.size() - at);
-    switch (random.Below(5)) {
-      case 0:
-        text[at] = static_cast<char>(random.Below(256));
-        break;
-      case 1:
-        text.erase(at, length);
-        break;
-      case 2:
-        text.insert(at, kPieces[random.Below(std::size(kPieces))]);
-        break;
-      case 3:
-        text.insert(at, text.substr(at, length));
-        break;
-      default:
-        text.resize(at);
-    }
-  }
-  return text;
-}
-
 // Runs `parse` over mutations of `text`; some must be refused and some must pass,
 // or the mutations are not worth having.
 template <typename Parse>
@@ -59,7 +29,7 @@ void ExpectValueOrInvalidArgument(const std::string& text, std::uint64_t seed, P
   Random random(seed);
   int passed = 0;
   for (int round = 0; round < kRounds; ++round) {
-    const std::string mutated = Mutated(text, random);
+    const std::string mutated = divvy::testing::Mutated(text, random);
     const auto result = parse(mutated);
     passed += result ? 1 : 0;
     if (result) continue;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "control/arrivals.h"
 #include "control/policies.h"
 #include "control_observe.h"
 #include "control_solver.h"

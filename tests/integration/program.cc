@@ -89,6 +89,14 @@ Started Start(const std::vector<std::string>& command,
 
 }  // namespace
 
+int CountOf(const std::string& text, const std::string& what) {
+  int count = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
 Finished RunProgram(const std::vector<std::string>& command,
                     const std::map<std::string, std::string>& environment) {
   return RunningProgram(command, environment).Wait();

@@ -19,6 +19,9 @@ struct Finished {
 Finished RunProgram(const std::vector<std::string>& command,
                     const std::map<std::string, std::string>& environment);
 
+// How often `what` stands in what a program wrote.
+int CountOf(const std::string& text, const std::string& what);
+
 // A program that runs while the test goes on; killed by the destructor if it still does.
 class RunningProgram {
  public:

@@ -5,9 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -62,14 +60,6 @@ std::vector<std::string> NamesIn(const json& rows, const char* key) {
   return names;
 }
 
-int CountOf(const std::string& text, const std::string& what) {
-  int count = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
 class SimulateControlTest : public ::testing::Test {
  protected:
   SimulateControlTest() : light_(node_.Write("light.yaml", LightFleet("1"))) {}
@@ -86,23 +76,13 @@ class SimulateControlTest : public ::testing::Test {
     return json::parse(finished.out);
   }
 
-  std::string Path(const std::string& name) const { return node_.dir() + "/" + name; }
-
-  std::string Read(const std::string& name) const {
-    std::ifstream file(Path(name), std::ios::binary);
-    EXPECT_TRUE(file) << name;
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-
   SimulatedNode node_;
   const std::string light_;
 };
 
 TEST_F(SimulateControlTest, AllPoliciesRunOnTheExample) {
-  const Finished finished =
-      Simulate(kExample, {"--control", "all", "--duration", "10s", "--html", Path("all.html")});
+  const Finished finished = Simulate(
+      kExample, {"--control", "all", "--duration", "10s", "--html", node_.Path("all.html")});
   EXPECT_EQ(finished.exit_status, 0) << finished.err;
   EXPECT_THAT(finished.err, IsEmpty()) << "no progress in a pipe";
   EXPECT_THAT(finished.out,
@@ -112,7 +92,7 @@ TEST_F(SimulateControlTest, AllPoliciesRunOnTheExample) {
   for (const char* name : {"migrator", "ekya", "astraea", "static", "hindsight", "oracle"}) {
     EXPECT_THAT(finished.out, HasSubstr("\n  " + std::string(name) + " ")) << name;
   }
-  EXPECT_LT(Read("all.html").size(), 400'000U);
+  EXPECT_LT(node_.Read("all.html").size(), 400'000U);
 }
 
 TEST_F(SimulateControlTest, FiguresAgreeWithEachOther) {
@@ -177,14 +157,14 @@ TEST_F(SimulateControlTest, MeansAreOverSeedsAndComparisonsSeedBySeed) {
 TEST_F(SimulateControlTest, OneSeedGivesTheSameBytes) {
   const auto run = [&](const std::string& format, const std::string& page) {
     const Finished finished = Simulate(light_, {"--control", "all", "--duration", "40s", "--seeds",
-                                                "2", "--html", Path(page), "-o", format});
+                                                "2", "--html", node_.Path(page), "-o", format});
     EXPECT_EQ(finished.exit_status, 0) << finished.err;
     return finished.out;
   };
   EXPECT_EQ(run("json", "a.html"), run("json", "b.html"));
   EXPECT_EQ(run("table", "c.html"), run("table", "c.html"));
-  EXPECT_EQ(Read("a.html"), Read("b.html"));
-  EXPECT_EQ(Read("a.html"), Read("c.html"));
+  EXPECT_EQ(node_.Read("a.html"), node_.Read("b.html"));
+  EXPECT_EQ(node_.Read("a.html"), node_.Read("c.html"));
 }
 
 TEST_F(SimulateControlTest, OptionsTakeThePlaceOfTheFleets) {
@@ -220,9 +200,9 @@ TEST_F(SimulateControlTest, ASlowerStartCostsGoodput) {
 
 TEST_F(SimulateControlTest, HtmlIsOnePageThatShowsWhatEachPolicyDid) {
   const Finished finished = Simulate(
-      light_, {"--control", "migrator,ekya", "--duration", "40s", "--html", Path("r.html")});
+      light_, {"--control", "migrator,ekya", "--duration", "40s", "--html", node_.Path("r.html")});
   EXPECT_EQ(finished.exit_status, 0) << finished.err;
-  const std::string page = Read("r.html");
+  const std::string page = node_.Read("r.html");
   EXPECT_THAT(page, AllOf(Not(HasSubstr("http")), Not(HasSubstr("src=")), Not(HasSubstr("@import")),
                           Not(HasSubstr("<link")), Not(HasSubstr("{{"))));
   EXPECT_EQ(CountOf(page, "</script>"), 2) << "a name ended a script";
@@ -278,7 +258,8 @@ TEST_F(SimulateControlTest, MistakesAreNamedAndNothingIsWritten) {
       {{"--control", "static", "--bounded"}, "--bounded does not go with --control"},
       {{"--control", "static", "--requests", "10"}, "--duration says how long"},
       {{"--control", "static", "--spread", "0.1"}, "--spread does not go with --control"},
-      {{"--control", "static", "--events", Path("events")}, "--events does not go with --control"},
+      {{"--control", "static", "--events", node_.Path("events")},
+       "--events does not go with --control"},
       {{"--control", "static", "--duration", "1.5s"}, "whole number of the fleet's slots of 1 s"},
       {{"--control", "static", "--duration", "0s"}, "whole number of the fleet's slots of 1 s"},
       {{"--control", "static", "--every", "soon"}, "with its unit"},
@@ -292,13 +273,13 @@ TEST_F(SimulateControlTest, MistakesAreNamedAndNothingIsWritten) {
   };
   for (const auto& [words, message] : kMistakes) {
     std::vector<std::string> all = words;
-    all.insert(all.end(), {"--html", Path("r.html")});
+    all.insert(all.end(), {"--html", node_.Path("r.html")});
     const Finished finished = Simulate(light_, all);
     EXPECT_EQ(finished.exit_status, 2) << message << '\n' << finished.err;
     EXPECT_THAT(finished.err, HasSubstr(message));
     EXPECT_THAT(finished.out, IsEmpty()) << message;
   }
-  EXPECT_FALSE(std::filesystem::exists(Path("r.html")));
+  EXPECT_FALSE(std::filesystem::exists(node_.Path("r.html")));
 
   const Finished unknown =
       Simulate(node_.Write("auto.yaml", LightFleet("auto")), {"--control", "static"});

@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -34,14 +32,6 @@ std::string PlanOf(const std::string& first, const std::string& second) {
          second + "}]}\n";
 }
 
-int CountOf(const std::string& text, const std::string& what) {
-  int count = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
 class SimulateTest : public ::testing::Test {
  protected:
   // Few requests: these runs are about the program, not about the figures.
@@ -55,16 +45,6 @@ class SimulateTest : public ::testing::Test {
     const Finished finished = Simulate(fleet, words);
     EXPECT_EQ(finished.exit_status, 0) << finished.err;
     return json::parse(finished.out);
-  }
-
-  std::string Path(const std::string& name) const { return node_.dir() + "/" + name; }
-
-  std::string Read(const std::string& name) const {
-    std::ifstream file(Path(name), std::ios::binary);
-    EXPECT_TRUE(file) << name;
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
   }
 
   std::vector<std::string> Files() const {
@@ -145,19 +125,19 @@ TEST_F(SimulateTest, TheBestIsNamedAndIsTheBest) {
 
 TEST_F(SimulateTest, OneSeedGivesTheSameBytesAndAnotherSeedOthers) {
   const auto run = [&](const std::string& seed, const std::string& log) {
-    const Finished finished =
-        Simulate("two-models.yaml", {"--seed", seed, "--spread", "measured", "--events", Path(log),
-                                     "--html", Path(log + ".html"), "-o", "json"});
+    const Finished finished = Simulate(
+        "two-models.yaml", {"--seed", seed, "--spread", "measured", "--events", node_.Path(log),
+                            "--html", node_.Path(log + ".html"), "-o", "json"});
     EXPECT_EQ(finished.exit_status, 0) << finished.err;
     return finished.out;
   };
   const std::string first = run("5", "a");
   EXPECT_EQ(first, run("5", "b"));
-  EXPECT_EQ(Read("a"), Read("b"));
-  EXPECT_EQ(Read("a.html"), Read("b.html"));
+  EXPECT_EQ(node_.Read("a"), node_.Read("b"));
+  EXPECT_EQ(node_.Read("a.html"), node_.Read("b.html"));
   EXPECT_NE(first, run("6", "c"));
-  EXPECT_NE(Read("a"), Read("c"));
-  EXPECT_EQ(CountOf(Read("a"), " arrive "), 600) << "of the one run, not of searches";
+  EXPECT_NE(node_.Read("a"), node_.Read("c"));
+  EXPECT_EQ(CountOf(node_.Read("a"), " arrive "), 600) << "of the one run, not of searches";
 }
 
 TEST_F(SimulateTest, SpreadMakesTheTailLonger) {
@@ -248,21 +228,22 @@ TEST_F(SimulateTest, AChangeCostsWhatItTakes) {
   const std::string before = node_.Write("before.yaml", PlanOf("classifier", "encoder"));
   const std::string after = node_.Write("after.yaml", PlanOf("encoder", "classifier"));
   const auto shed = [&](const std::vector<std::string>& change) {
-    std::vector<std::string> words = {"--plan", before, "--duration", "3s", "--events", Path("e")};
+    std::vector<std::string> words = {"--plan", before,     "--duration",
+                                      "3s",     "--events", node_.Path("e")};
     words.insert(words.end(), change.begin(), change.end());
     const json all = SimulateJson("two-models.yaml", words);
     return all.at("rows").at(0).at("shed").get<int>();
   };
   EXPECT_EQ(shed({}), 0);
   EXPECT_EQ(shed({"--change", before + "@1s"}), 0) << "nothing changes";
-  EXPECT_THAT(Read("e"), AllOf(Not(HasSubstr(" down ")), Not(HasSubstr(" up "))));
+  EXPECT_THAT(node_.Read("e"), AllOf(Not(HasSubstr(" down ")), Not(HasSubstr(" up "))));
   const int quick =
       shed({"--change", after + "@1s", "--change-cost", "destroy=0s,create=0s,start=200ms"});
   const int slow =
       shed({"--change", after + "@1s", "--change-cost", "destroy=500ms,create=500ms,start=0s"});
   EXPECT_GT(quick, 5) << "120 requests a second for 0.2 s";
   EXPECT_GT(slow, 2 * quick);
-  const std::string log = Read("e");
+  const std::string log = node_.Read("e");
   EXPECT_EQ(CountOf(log, "1.000000000 down "), 2);
   EXPECT_EQ(CountOf(log, "2.000000000 up "), 2);
 }
@@ -286,9 +267,9 @@ TEST_F(SimulateTest, HtmlIsOnePageThatNeedsNothingElse) {
                                             "sigma: 0.5, max: 14}}}\n");
   const Finished finished =
       node_.Divvy({"simulate", fleet, "--requests", "600", "--plan", "exact", "--route", "divvy",
-                   "--route", "fifs", "--html", Path("r.html")});
+                   "--route", "fifs", "--html", node_.Path("r.html")});
   EXPECT_EQ(finished.exit_status, 0) << finished.err;
-  const std::string page = Read("r.html");
+  const std::string page = node_.Read("r.html");
   EXPECT_LT(page.size(), 1U << 20);
   EXPECT_THAT(page, AllOf(Not(HasSubstr("http")), Not(HasSubstr("src=")), Not(HasSubstr("@import")),
                           Not(HasSubstr("<link")), Not(HasSubstr("{{"))));
@@ -329,7 +310,7 @@ TEST_F(SimulateTest, MistakesAreNamedAndNothingIsWritten) {
   };
   for (const auto& [words, message] : kMistakes) {
     std::vector<std::string> all = words;
-    all.insert(all.end(), {"--events", Path("events"), "--html", Path("r.html")});
+    all.insert(all.end(), {"--events", node_.Path("events"), "--html", node_.Path("r.html")});
     const Finished finished = Simulate("two-models.yaml", all);
     EXPECT_EQ(finished.exit_status, 2) << message;
     EXPECT_THAT(finished.err, HasSubstr(message));

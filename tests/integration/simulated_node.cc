@@ -84,9 +84,13 @@ std::map<std::string, std::string> SimulatedNode::Environment() const {
 }
 
 std::string SimulatedNode::Write(const std::string& name, const std::string& text) const {
-  const std::string path = dir_ + "/" + name;
-  std::ofstream(path) << text;
-  return path;
+  std::ofstream(Path(name)) << text;
+  return Path(name);
+}
+
+std::string SimulatedNode::Read(const std::string& name) const {
+  EXPECT_TRUE(std::filesystem::exists(Path(name))) << name;
+  return ReadFile(Path(name));
 }
 
 void SimulatedNode::SplitCompute(int gpu, int start) const {

@@ -32,6 +32,10 @@ class SimulatedNode {
   // Writes a file into the node's folder and returns its path.
   std::string Write(const std::string& name, const std::string& text) const;
 
+  // Where a file of that name is, or would be, and what is in it.
+  std::string Path(const std::string& name) const { return dir_ + "/" + name; }
+  std::string Read(const std::string& name) const;
+
   // Cuts the compute instance of an instance of two slices into two, or takes it
   // away, as nvidia-smi can.
   void SplitCompute(int gpu, int start) const;
