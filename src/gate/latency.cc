@@ -1,0 +1,46 @@
+#include "gate/latency.h"
+
+#include "gate/marking.h"
+
+namespace divvy::gate {
+
+LatencyTuning TuningAt(std::uint32_t openness) {
+  if (openness >= kNoProtection) {
+    return {.waiting_level = kOpen, .marks_behind = UINT32_MAX, .open_share = 100, .closed_share = 0, .rest_ns = 0};
+  }
+  LatencyTuning tuning;
+  tuning.marks_behind = 4 + openness / 100;
+  if (openness <= kBalanced) {
+    tuning.open_share = 70 + openness * 15 / kBalanced;
+    tuning.closed_share = 100 - openness * 22 / kBalanced;
+    tuning.rest_ns = 200'000 - openness * 400;
+  } else {
+    const std::uint32_t beyond = openness - kBalanced;
+    tuning.open_share = 85 + beyond * 15 / (kNoProtection - kBalanced);
+    tuning.closed_share = 78 - beyond * 78 / (kNoProtection - kBalanced);
+  }
+  if (openness >= kBalanced) tuning.waiting_level = kLightClass;
+  return tuning;
+}
+
+std::uint32_t LevelFor(const LatencyCounts& counts, const LatencyTuning& tuning) {
+  if (counts.waiting > 0) return counts.early ? kOpen : tuning.waiting_level;
+  if (counts.active > 0) {
+    const bool near_end = counts.launched * 100 >= counts.usual_launches * tuning.open_share;
+    return near_end || counts.behind >= tuning.marks_behind ? tuning.waiting_level : kOpen;
+  }
+  return counts.resting ? tuning.waiting_level : kOpen;
+}
+
+std::uint64_t ClosedNs(const LatencyTuning& tuning, std::uint64_t usual_ns) {
+  // Below this there is too little to win for the trouble of a timer.
+  constexpr std::uint64_t kWorthwhileNs = 300'000;
+  return tuning.closed_share >= 100 || usual_ns < kWorthwhileNs ? 0 : usual_ns * tuning.closed_share / 100 + 1;
+}
+
+std::uint32_t RestNs(const LatencyTuning& tuning, std::uint64_t request_ns) {
+  const std::uint64_t part = request_ns / 16;
+  return part < tuning.rest_ns ? static_cast<std::uint32_t>(part) : tuning.rest_ns;
+}
+
+}  // namespace divvy::gate

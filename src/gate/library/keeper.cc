@@ -1,0 +1,121 @@
+// The gate's one thread in a process: ends rests and early closings, moves the openness, and sees that no gate stays closed for want of
+// somebody to open it.
+
+#include "gate/library/occupancy.h"
+#include "gate/library/state.h"
+
+#include <climits>
+#include <csignal>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace divvy::gate {
+namespace {
+
+constexpr std::uint64_t kRoundNs = 10'000'000;
+// A closed gate is looked at after this long: is its owner alive?
+constexpr std::uint64_t kSuspectNs = 20'000'000;
+// An owner whose own keeper has not been seen for this long is stopped or starved.
+constexpr std::uint64_t kStaleNs = 60'000'000;
+// Nobody holds a gate closed for longer in one go.
+constexpr std::uint64_t kLongestNs = 1'000'000'000;
+constexpr std::uint64_t kReapNs = 1'000'000'000;
+
+void WaitForBell(std::uint32_t seen, std::uint64_t ns) {
+  const timespec timeout{static_cast<time_t>(ns / 1'000'000'000U), static_cast<long>(ns % 1'000'000'000U)};
+  syscall(SYS_futex, &process.keeper_bell, FUTEX_WAIT_PRIVATE, seen, &timeout, nullptr, 0);
+}
+
+// Opens the gate of another job if it has no right or no life left to keep it closed.
+void Judge(Board& board, Slot& slot, std::uint64_t now_ns) {
+  const std::uint64_t since = slot.closed_since_ns.load(std::memory_order_acquire);
+  if (since == 0 || now_ns < since + kSuspectNs) return;
+  if (!IsAlive(slot.pid, slot.start_time)) {
+    Reap(&board);
+    return;
+  }
+  const bool stale = now_ns > slot.heartbeat_ns.load(std::memory_order_relaxed) + kStaleNs;
+  if (!stale && now_ns < since + kLongestNs) return;
+  if (slot.level.exchange(kOpen, std::memory_order_acq_rel) != kOpen) slot.rescued.fetch_add(1, std::memory_order_relaxed);
+  slot.closed_since_ns.store(0, std::memory_order_relaxed);
+}
+
+void Publish(GpuState& gpu) {
+  Slot& slot = *gpu.slot;
+  slot.requests.store(gpu.times.Count(), std::memory_order_relaxed);
+  slot.p50_ns.store(gpu.times.Quantile(500), std::memory_order_relaxed);
+  slot.p99_ns.store(gpu.times.Quantile(990), std::memory_order_relaxed);
+}
+
+void* Run(void*) {
+  // Rests are a hundred microseconds long; the default slack of timers is 50.
+  prctl(PR_SET_TIMERSLACK, 1UL);
+  pthread_setname_np(pthread_self(), "divvy-gate");
+  SloControl control(process.settings.job.slo_ns);
+  const bool latency = process.settings.job.job_class == JobClass::kLatency;
+  std::uint64_t next_round = 0;
+  std::uint64_t next_reap = 0;
+  for (;;) {
+    const std::uint32_t bell = process.keeper_bell.load(std::memory_order_acquire);
+    std::uint64_t now = NowNs();
+    std::uint64_t wake = now + kRoundNs;
+    const bool round = now >= next_round;
+    const bool reap = now >= next_reap;
+    for (GpuState& gpu : process.gpus) {
+      if (gpu.phase.load(std::memory_order_acquire) != 2) continue;
+      if (latency) {
+        const std::uint64_t due = DoWhatIsDue(gpu, now);
+        if (due != 0 && due < wake) wake = due;
+      }
+      if (!round) continue;
+      gpu.slot->heartbeat_ns.store(now, std::memory_order_relaxed);
+      for (Slot& slot : gpu.board->slots) {
+        if (slot.live.load(std::memory_order_acquire) != 0) Judge(*gpu.board, slot, now);
+      }
+      if (reap) Reap(gpu.board);
+      if (!latency) continue;
+      OpenIfAbandoned(gpu, now);
+      Publish(gpu);
+      if (process.settings.job.slo_ns != 0) {
+        control.Step(gpu.times);
+        gpu.slot->openness.store(control.Openness(), std::memory_order_relaxed);
+      }
+    }
+    if (round) next_round = now + kRoundNs;
+    if (reap) next_reap = now + kReapNs;
+    now = NowNs();
+    if (wake > now) WaitForBell(bell, wake - now);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void RingKeeper() {
+  process.keeper_bell.fetch_add(1, std::memory_order_release);
+  syscall(SYS_futex, &process.keeper_bell, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+void StartKeeper() {
+  std::uint32_t expected = 0;
+  if (!process.keeper_runs.compare_exchange_strong(expected, 1)) return;
+  // Signals belong to the program's own threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN + 64 * 1024);
+  pthread_t thread{};
+  if (pthread_create(&thread, &attributes, Run, nullptr) != 0) Say("cannot start a thread: a dead job's gate may stay closed until it is reaped");
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace divvy::gate

@@ -1,0 +1,302 @@
+#include "gate/library/occupancy.h"
+
+#include <sched.h>
+
+namespace divvy::gate {
+namespace {
+
+// Changes of state are rare next to launches and take some ten nanoseconds.
+class Transition {
+ public:
+  explicit Transition(GpuState& gpu) : gpu_(gpu) {
+    int spins = 0;
+    while (gpu_.transition.exchange(1, std::memory_order_acquire) != 0) {
+      if (++spins % 128 == 0) sched_yield();
+    }
+  }
+  ~Transition() { gpu_.transition.store(0, std::memory_order_release); }
+  Transition(const Transition&) = delete;
+  Transition& operator=(const Transition&) = delete;
+
+ private:
+  GpuState& gpu_;
+};
+
+std::uint32_t Behind(const GpuState& gpu, const Worker& worker) {
+  if (gpu.heavy.load(std::memory_order_relaxed) != 0) return UINT32_MAX;
+  const auto index = static_cast<std::size_t>(&worker - process.workers);
+  return worker.marks - progress_marks[index].passed.load(std::memory_order_relaxed);
+}
+
+std::uint32_t LevelOf(const GpuState& gpu, std::uint32_t behind) {
+  const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
+  const LatencyCounts counts{
+      .active = gpu.active.load(std::memory_order_relaxed),
+      .waiting = gpu.waiting.load(std::memory_order_relaxed),
+      .behind = behind,
+      .launched = gpu.launches.load(std::memory_order_relaxed) - gpu.request_first_launch.load(std::memory_order_relaxed),
+      .usual_launches = gpu.usual_launches.load(std::memory_order_relaxed) / 16,
+      .resting = gpu.rest_until_ns.load(std::memory_order_relaxed) != 0,
+      .early = gpu.early.load(std::memory_order_relaxed) != 0};
+  return LevelFor(counts, tuning);
+}
+
+// Puts the level that follows from the state on the board. Under the transition lock.
+void Publish(GpuState& gpu, std::uint32_t behind, std::uint64_t now_ns) {
+  Slot& slot = *gpu.slot;
+  const std::uint32_t level = LevelOf(gpu, behind);
+  const std::uint32_t before = slot.level.exchange(level, std::memory_order_acq_rel);
+  if (level == before) return;
+  const std::uint64_t since = slot.closed_since_ns.load(std::memory_order_relaxed);
+  if (level < kOpen && since == 0) {
+    slot.closed_since_ns.store(now_ns, std::memory_order_relaxed);
+    slot.turns.fetch_add(1, std::memory_order_relaxed);
+  } else if (level == kOpen && since != 0) {
+    slot.closed_since_ns.store(0, std::memory_order_relaxed);
+    slot.closed_ns.fetch_add(now_ns - since, std::memory_order_relaxed);
+  }
+}
+
+void Follow(std::atomic<std::uint64_t>& usual, std::uint64_t value) {
+  const std::uint64_t before = usual.load(std::memory_order_relaxed);
+  usual.store(before == 0 ? value : before - before / 8 + value / 8, std::memory_order_relaxed);
+}
+
+void Activate(GpuState& gpu, Worker& worker, std::uint64_t now_ns) {
+  if (worker.active.exchange(1, std::memory_order_relaxed) != 0) return;
+  if (gpu.active.fetch_add(1, std::memory_order_relaxed) == 0) {
+    gpu.request_start_ns.store(now_ns, std::memory_order_relaxed);
+    gpu.request_first_launch.store(gpu.launches.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+  gpu.rest_until_ns.store(0, std::memory_order_relaxed);
+}
+
+void StopWaiting(GpuState& gpu, Worker& worker) {
+  if (worker.waiting.exchange(0, std::memory_order_relaxed) == 0) return;
+  if (gpu.waiting.fetch_sub(1, std::memory_order_relaxed) != 1) return;
+  gpu.open_at_ns.store(0, std::memory_order_relaxed);
+  gpu.early.store(0, std::memory_order_relaxed);
+}
+
+// True if the keeper is to be rung: the gate is to open before the wait ends.
+bool StartWaiting(GpuState& gpu, Worker& worker, std::uint64_t now_ns) {
+  if (worker.waiting.exchange(1, std::memory_order_relaxed) != 0) return false;
+  if (gpu.waiting.fetch_add(1, std::memory_order_relaxed) != 0) return false;
+  gpu.wait_start_ns.store(now_ns, std::memory_order_relaxed);
+  const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
+  const std::uint64_t closed = ClosedNs(tuning, gpu.usual_wait_ns.load(std::memory_order_relaxed));
+  gpu.open_at_ns.store(closed == 0 ? 0 : now_ns + closed, std::memory_order_relaxed);
+  return closed != 0;
+}
+
+void Deactivate(GpuState& gpu, Worker& worker) {
+  if (worker.in_request != 0) return;  // it said itself when its request ends
+  if (worker.active.exchange(0, std::memory_order_relaxed) == 0) return;
+  gpu.active.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void RecordRequest(GpuState& gpu, std::uint64_t ns) {
+  gpu.times.Add(ns);
+  const std::uint64_t slo = gpu.slot->job.slo_ns;
+  if (slo != 0 && ns > slo) gpu.slot->late.fetch_add(1, std::memory_order_relaxed);
+}
+
+// The last active thread is done: the request is over, if the program does not mark its requests itself.
+void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
+  gpu.heavy.store(0, std::memory_order_relaxed);
+  const std::uint64_t took = now_ns - gpu.request_start_ns.load(std::memory_order_relaxed);
+  if (gpu.slot->marked.load(std::memory_order_relaxed) == 0) RecordRequest(gpu, took);
+  Follow(gpu.usual_request_ns, took);
+  const std::uint64_t launched = gpu.launches.load(std::memory_order_relaxed) - gpu.request_first_launch.load(std::memory_order_relaxed) + 1;
+  const std::uint64_t usually = gpu.usual_launches.load(std::memory_order_relaxed);
+  gpu.usual_launches.store(usually == 0 ? launched * 16 : usually - usually / 16 + launched, std::memory_order_relaxed);
+  const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
+  const std::uint32_t rest = RestNs(tuning, gpu.usual_request_ns.load(std::memory_order_relaxed));
+  gpu.rest_until_ns.store(rest == 0 ? 0 : now_ns + rest, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void BeforeLaunch(GpuState& gpu, cuda::Stream stream, bool heavy) {
+  Worker* worker = ThisWorker();
+  if (worker == nullptr) return;
+  const std::uint64_t number = gpu.launches.fetch_add(1, std::memory_order_relaxed) + 1;
+  worker->last_launch.store(number, std::memory_order_relaxed);
+  worker->stream.store(stream, std::memory_order_relaxed);
+  const bool starts = worker->active.load(std::memory_order_relaxed) == 0;
+  const bool was_polling = worker->waiting.load(std::memory_order_relaxed) != 0;
+  if (!starts && !heavy && !was_polling) {
+    // On the way of every launch: only a change of level is worth a lock.
+    const std::uint32_t behind = Behind(gpu, *worker);
+    if (LevelOf(gpu, behind) == gpu.slot->level.load(std::memory_order_relaxed)) return;
+    const Transition transition(gpu);
+    Publish(gpu, behind, NowNs());
+    return;
+  }
+  const std::uint64_t now = NowNs();
+  const Transition transition(gpu);
+  if (heavy) gpu.heavy.store(1, std::memory_order_relaxed);
+  StopWaiting(gpu, *worker);
+  Activate(gpu, *worker, now);
+  Publish(gpu, Behind(gpu, *worker), now);
+}
+
+void AfterLaunch(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
+  Worker* worker = ThisWorker();
+  if (worker == nullptr || gpu.marks_on_gpu == 0 || process.captures.load(std::memory_order_relaxed) != 0) return;
+  if (++worker->since_mark < kLaunchesPerMark) return;
+  worker->since_mark = 0;
+  const auto index = static_cast<std::size_t>(worker - process.workers);
+  const cuda::DevicePointer word = gpu.marks_on_gpu + index * sizeof(ProgressMark);
+  if (driver.cuStreamWriteValue32_v2(stream, word, worker->marks + 1, 0) == cuda::kSuccess) ++worker->marks;
+}
+
+Waiting::Waiting(GpuState* gpu) : gpu_(gpu) {
+  if (gpu_ == nullptr || gpu_->active.load(std::memory_order_relaxed) == 0) {
+    gpu_ = nullptr;
+    return;
+  }
+  launches_ = gpu_->launches.load(std::memory_order_relaxed);
+  Worker* worker = ThisWorker();
+  if (worker == nullptr) {
+    gpu_ = nullptr;
+    return;
+  }
+  const std::uint64_t now = NowNs();
+  bool ring = false;
+  {
+    const Transition transition(*gpu_);
+    ring = StartWaiting(*gpu_, *worker, now);
+    Publish(*gpu_, 0, now);
+  }
+  if (ring) RingKeeper();
+}
+
+void Waiting::Done(bool covers, bool whole_context, cuda::Stream stream) {
+  if (gpu_ == nullptr) return;
+  Worker* own = ThisWorker();
+  const std::uint64_t now = NowNs();
+  bool rests = false;
+  {
+    const Transition transition(*gpu_);
+    const std::uint64_t waited_since = gpu_->wait_start_ns.load(std::memory_order_relaxed);
+    StopWaiting(*gpu_, *own);
+    const bool was_active = gpu_->active.load(std::memory_order_relaxed) != 0;
+    if (covers) {
+      Deactivate(*gpu_, *own);
+      for (Worker& worker : process.workers) {
+        if (worker.active.load(std::memory_order_relaxed) == 0) continue;
+        const bool launched_since = worker.last_launch.load(std::memory_order_relaxed) > launches_;
+        if (launched_since || (!whole_context && worker.stream.load(std::memory_order_relaxed) != stream)) continue;
+        StopWaiting(*gpu_, worker);
+        Deactivate(*gpu_, worker);
+      }
+    }
+    if (was_active && gpu_->active.load(std::memory_order_relaxed) == 0) {
+      Follow(gpu_->usual_wait_ns, now - waited_since);
+      BecomeIdle(*gpu_, now);
+      rests = gpu_->rest_until_ns.load(std::memory_order_relaxed) != 0;
+    }
+    Publish(*gpu_, own->active.load(std::memory_order_relaxed) != 0 ? Behind(*gpu_, *own) : 0, now);
+  }
+  if (rests) RingKeeper();
+}
+
+void Polled(GpuState& gpu, bool finished, cuda::Stream stream) {
+  Worker* worker = ThisWorker();
+  if (worker == nullptr || gpu.active.load(std::memory_order_relaxed) == 0) return;
+  Waiting waiting(&gpu);
+  if (finished) waiting.Done(true, false, stream);
+  // Otherwise it stays waiting until it launches again or finds its work done.
+}
+
+void Finished(GpuState& gpu, Worker& worker, std::uint64_t launch) {
+  const std::uint64_t now = NowNs();
+  bool rests = false;
+  {
+    const Transition transition(gpu);
+    if (worker.last_launch.load(std::memory_order_relaxed) > launch || worker.active.load(std::memory_order_relaxed) == 0) return;
+    StopWaiting(gpu, worker);
+    Deactivate(gpu, worker);
+    if (gpu.active.load(std::memory_order_relaxed) == 0) {
+      BecomeIdle(gpu, now);
+      rests = gpu.rest_until_ns.load(std::memory_order_relaxed) != 0;
+    }
+    Publish(gpu, 0, now);
+  }
+  if (rests) RingKeeper();
+}
+
+void BeginRequest(GpuState& gpu, std::uint64_t arrival_ns) {
+  Worker* worker = ThisWorker();
+  if (worker == nullptr) return;
+  const std::uint64_t now = NowNs();
+  const Transition transition(gpu);
+  gpu.slot->marked.store(1, std::memory_order_relaxed);
+  worker->in_request = 1;
+  worker->request_start_ns = arrival_ns == 0 || arrival_ns > now ? now : arrival_ns;
+  Activate(gpu, *worker, now);
+  Publish(gpu, 0, now);
+}
+
+void EndRequest(GpuState& gpu) {
+  Worker* worker = ThisWorker();
+  if (worker == nullptr || worker->in_request == 0) return;
+  const std::uint64_t now = NowNs();
+  bool rests = false;
+  {
+    const Transition transition(gpu);
+    worker->in_request = 0;
+    RecordRequest(gpu, now - worker->request_start_ns);
+    StopWaiting(gpu, *worker);
+    Deactivate(gpu, *worker);
+    if (gpu.active.load(std::memory_order_relaxed) == 0) {
+      BecomeIdle(gpu, now);
+      rests = gpu.rest_until_ns.load(std::memory_order_relaxed) != 0;
+    }
+    Publish(gpu, 0, now);
+  }
+  if (rests) RingKeeper();
+}
+
+std::uint64_t DoWhatIsDue(GpuState& gpu, std::uint64_t now_ns) {
+  const std::uint64_t rest = gpu.rest_until_ns.load(std::memory_order_acquire);
+  const std::uint64_t open_at = gpu.open_at_ns.load(std::memory_order_acquire);
+  const bool rested = rest != 0 && now_ns >= rest;
+  const bool opens = open_at != 0 && now_ns >= open_at;
+  if (rested || opens) {
+    const Transition transition(gpu);
+    // Only if it is still the same rest and the same wait.
+    if (rested && gpu.rest_until_ns.load(std::memory_order_relaxed) == rest) gpu.rest_until_ns.store(0, std::memory_order_relaxed);
+    if (opens && gpu.open_at_ns.load(std::memory_order_relaxed) == open_at) {
+      gpu.open_at_ns.store(0, std::memory_order_relaxed);
+      gpu.early.store(1, std::memory_order_relaxed);
+    }
+    Publish(gpu, 0, now_ns);
+    return 0;
+  }
+  if (rest == 0) return open_at;
+  return open_at == 0 || rest < open_at ? rest : open_at;
+}
+
+void OpenIfAbandoned(GpuState& gpu, std::uint64_t now_ns) {
+  if (gpu.active.load(std::memory_order_relaxed) == 0 || gpu.waiting.load(std::memory_order_relaxed) != 0) return;
+  const Transition transition(gpu);
+  const std::uint64_t launched = gpu.launches.load(std::memory_order_relaxed);
+  if (launched != gpu.launches_seen) {
+    gpu.launches_seen = launched;
+    gpu.launches_seen_ns = now_ns;
+    return;
+  }
+  if (now_ns < gpu.launches_seen_ns + kAbandonedNs || gpu.waiting.load(std::memory_order_relaxed) != 0) return;
+  bool marked = false;
+  for (Worker& worker : process.workers) {
+    if (worker.active.load(std::memory_order_relaxed) == 0) continue;
+    marked = marked || worker.in_request != 0;
+    Deactivate(gpu, worker);
+  }
+  gpu.heavy.store(0, std::memory_order_relaxed);
+  if (!marked) Publish(gpu, 0, now_ns);
+}
+
+}  // namespace divvy::gate

@@ -1,0 +1,270 @@
+#include "gate/library/state.h"
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <pthread.h>
+#include <unistd.h>
+
+namespace divvy::gate {
+
+ProcessState process;
+alignas(4096) ProgressMark progress_marks[kThreads];
+
+namespace {
+
+enum Phase : std::uint32_t { kUnseen = 0, kJoining = 1, kJoined = 2, kOff = 3 };
+
+pthread_key_t worker_key;
+thread_local Worker* own_worker;
+
+std::uint64_t Number(const char* name, std::uint64_t otherwise) {
+  const char* text = getenv(name);
+  if (text == nullptr || *text == '\0') return otherwise;
+  char* end = nullptr;
+  const std::uint64_t value = strtoull(text, &end, 10);
+  if (*end == '\0') return value;
+  Say("%s=%s is not a number: ignored", name, text);
+  return otherwise;
+}
+
+JobClass ClassByName(const char* name) {
+  if (name == nullptr || *name == '\0') return JobClass::kNone;
+  if (strcmp(name, "latency") == 0) return JobClass::kLatency;
+  if (strcmp(name, "batch") == 0) return JobClass::kBatch;
+  Say("DIVVY_CLASS=%s: must be latency or batch; this job is not gated", name);
+  return JobClass::kNone;
+}
+
+std::uint32_t OpennessByName(const char* name) {
+  if (name == nullptr || *name == '\0' || strcmp(name, "tight") == 0) return kTight;
+  if (strcmp(name, "balanced") == 0) return kBalanced;
+  if (strcmp(name, "off") == 0) return kNoProtection;
+  Say("DIVVY_PROTECT=%s: must be tight, balanced or off; tight is taken", name);
+  return kTight;
+}
+
+void ReleaseWorker(void* record) {
+  auto* worker = static_cast<Worker*>(record);
+  // A thread that ends with work under way is no longer waiting for it.
+  if (worker->active.exchange(0) != 0) {
+    for (GpuState& gpu : process.gpus) {
+      if (gpu.phase.load() == kJoined && gpu.active.load() > 0) gpu.active.fetch_sub(1);
+    }
+  }
+  worker->waiting.store(0);
+  worker->taken.store(0, std::memory_order_release);
+}
+
+void AfterForkInChild() {
+  // Threads, slot and pinned memory stayed with the parent. A child that uses CUDA itself joins anew.
+  for (GpuState& gpu : process.gpus) {
+    if (gpu.board != nullptr) CloseBoard(gpu.board);
+    memset(static_cast<void*>(&gpu), 0, sizeof gpu);
+  }
+  memset(static_cast<void*>(process.workers), 0, sizeof process.workers);
+  own_worker = nullptr;
+  process.captures.store(0);
+  process.keeper_runs.store(0);
+}
+
+void Configure() {
+  Settings& settings = process.settings;
+  settings.job.job_class = ClassByName(getenv("DIVVY_CLASS"));
+  settings.job.weight = static_cast<std::uint32_t>(Number("DIVVY_WEIGHT", 100));
+  settings.job.slo_ns = Number("DIVVY_SLO_US", 0) * 1000;
+  settings.job.memory_quota = Number("DIVVY_MEMORY_BYTES", 0);
+  settings.openness = settings.job.slo_ns == 0 ? OpennessByName(getenv("DIVVY_PROTECT")) : kTight;
+  const char* name = getenv("DIVVY_NAME");
+  snprintf(settings.job.name, sizeof settings.job.name, "%s", name != nullptr && *name != '\0' ? name : program_invocation_short_name);
+  if (const char* directory = getenv("DIVVY_BOARD_DIR"); directory != nullptr && *directory != '\0') settings.board_directory = directory;
+  settings.report = getenv("DIVVY_REPORT");
+  pthread_key_create(&worker_key, ReleaseWorker);
+  pthread_atfork(nullptr, nullptr, AfterForkInChild);
+}
+
+// The board in the address space of the GPU, or 0 and the reason on stderr.
+cuda::DevicePointer MapForGpu(const Driver& driver, void* memory, std::size_t bytes) {
+  if (driver.cuMemHostRegister_v2 == nullptr || driver.cuStreamWaitValue32_v2 == nullptr ||
+      driver.cuStreamWriteValue32_v2 == nullptr) {
+    return 0;
+  }
+  const cuda::Result registered =
+      driver.cuMemHostRegister_v2(memory, bytes, cuda::kHostRegisterDeviceMap | cuda::kHostRegisterPortable);
+  cuda::DevicePointer pointer = 0;
+  if (registered != cuda::kSuccess || driver.cuMemHostGetDevicePointer_v2(&pointer, memory, 0) != cuda::kSuccess) return 0;
+  return pointer;
+}
+
+// How much longer than its kernel a pair of events measures: the least of a few pairs with nothing between.
+std::uint32_t MeasureOverhead(const Driver& driver, GpuState& gpu) {
+  for (Sample& sample : gpu.samples) {
+    if (driver.cuEventCreate(&sample.begin, 0) != cuda::kSuccess || driver.cuEventCreate(&sample.end, 0) != cuda::kSuccess) return 0;
+  }
+  cuda::Stream stream = nullptr;
+  if (driver.cuStreamCreate(&stream, cuda::kStreamNonBlocking) != cuda::kSuccess) return 0;
+  float least = 1.0F;
+  for (int i = 0; i < 8; ++i) {
+    driver.cuEventRecord(gpu.samples[i].begin, stream);
+    driver.cuEventRecord(gpu.samples[i].end, stream);
+  }
+  driver.cuStreamSynchronize(stream);
+  for (int i = 0; i < 8; ++i) {
+    float ms = 0.0F;
+    if (driver.cuEventElapsedTime(&ms, gpu.samples[i].begin, gpu.samples[i].end) == cuda::kSuccess && ms < least) least = ms;
+  }
+  driver.cuStreamDestroy_v2(stream);
+  return least < 0.1F ? static_cast<std::uint32_t>(least * 1e6F) : 0;
+}
+
+void PrepareBatch(const Driver& driver, GpuState& gpu) {
+  gpu.board_on_gpu = MapForGpu(driver, gpu.board, sizeof(Board));
+  gpu.mode = gpu.board_on_gpu != 0 ? GateMode::kDevice : GateMode::kHost;
+  gpu.interval_ns.store(kMarkerIntervalNs);
+  gpu.sample_overhead_ns = MeasureOverhead(driver, gpu);
+  if (gpu.mode == GateMode::kHost) {
+    for (cuda::Event& event : gpu.host_marks) driver.cuEventCreate(&event, cuda::kEventDisableTiming);
+    Say("this driver has no waits on memory in streams: kernels are held back on the CPU, which costs more");
+  }
+}
+
+void PrepareLatency(const Driver& driver, GpuState& gpu) {
+  gpu.marks_on_gpu = MapForGpu(driver, progress_marks, sizeof progress_marks);
+  gpu.mode = GateMode::kDevice;
+  gpu.slot->openness.store(process.settings.openness, std::memory_order_relaxed);
+}
+
+bool OpenAndJoin(const Driver& driver, GpuState& gpu) {
+  cuda::Uuid uuid{};
+  int multiprocessors = 0;
+  driver.cuDeviceGetUuid_v2(&uuid, gpu.index);
+  driver.cuDeviceGetAttribute(&multiprocessors, cuda::kMultiprocessorCount, gpu.index);
+  gpu.multiprocessors = static_cast<std::uint32_t>(multiprocessors);
+  BoardPath(process.settings.board_directory, uuid.bytes, gpu.board_path, sizeof gpu.board_path);
+  // The last to leave may remove the board between our opening and joining it.
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    char error[512] = "";
+    gpu.board = OpenBoard(gpu.board_path, error, sizeof error);
+    if (gpu.board == nullptr) {
+      Say("%s; this job is not gated", error);
+      return false;
+    }
+    gpu.slot_index = Join(gpu.board, process.settings.job);
+    if (gpu.slot_index >= 0) return true;
+    const bool full = IsCurrent(gpu.board);
+    CloseBoard(gpu.board);
+    gpu.board = nullptr;
+    if (full) break;
+  }
+  Say("the board %s has no free place (%d jobs share this GPU); this job is not gated", gpu.board_path, kSlots);
+  return false;
+}
+
+void JoinGpu(const Driver& driver, GpuState& gpu) {
+  const RelaxedCapture relaxed(driver);
+  if (!OpenAndJoin(driver, gpu)) {
+    gpu.phase.store(kOff, std::memory_order_release);
+    return;
+  }
+  gpu.slot = &gpu.board->slots[gpu.slot_index];
+  if (process.settings.job.job_class == JobClass::kBatch) {
+    PrepareBatch(driver, gpu);
+  } else {
+    PrepareLatency(driver, gpu);
+  }
+  gpu.slot->mode.store(static_cast<std::uint32_t>(gpu.mode), std::memory_order_relaxed);
+  gpu.phase.store(kJoined, std::memory_order_release);
+  StartKeeper();
+}
+
+void Report(FILE* out) {
+  const Coverage& seen = process.coverage;
+  fprintf(out,
+          "divvy: %llu kernels and %llu graphs launched under the gate (%llu into captures), %llu of %llu driver look-ups and %llu "
+          "symbols replaced\n",
+          static_cast<unsigned long long>(seen.kernels.load()), static_cast<unsigned long long>(seen.graphs.load()),
+          static_cast<unsigned long long>(seen.captured.load()), static_cast<unsigned long long>(seen.replaced.load()),
+          static_cast<unsigned long long>(seen.lookups.load()), static_cast<unsigned long long>(seen.dlsyms.load()));
+  if (seen.kernels.load() + seen.graphs.load() == 0) {
+    fprintf(out, "divvy: no launch was seen: either the program used no GPU, or it reached the driver past the gate\n");
+  }
+  static const char* const kModes[] = {"unknown", "device", "host", "pass"};
+  for (const GpuState& gpu : process.gpus) {
+    if (gpu.phase.load() != kJoined) continue;
+    fprintf(out, "divvy: GPU %d: mode %s, %llu markers, gate closed for %.1f ms by this job, %llu requests, p99 %.3f ms, opened by others %llu times\n",
+            gpu.index, kModes[static_cast<int>(gpu.mode)], static_cast<unsigned long long>(gpu.slot->markers.load()),
+            static_cast<double>(gpu.slot->closed_ns.load()) / 1e6, static_cast<unsigned long long>(gpu.times.Count()),
+            static_cast<double>(gpu.times.Quantile(990)) / 1e6, static_cast<unsigned long long>(gpu.slot->rescued.load()));
+  }
+}
+
+__attribute__((destructor)) void AtExit() {
+  if (process.configured.load() == 0) return;
+  if (const char* path = process.settings.report; path != nullptr && *path != '\0') {
+    FILE* out = strcmp(path, "-") == 0 ? stderr : fopen(path, "ae");
+    if (out != nullptr) {
+      Report(out);
+      if (out != stderr) fclose(out);
+    }
+  }
+  for (GpuState& gpu : process.gpus) {
+    if (gpu.phase.exchange(kOff) != kJoined) continue;
+    Leave(gpu.board, gpu.slot_index);
+    RemoveIfEmpty(gpu.board, gpu.board_path);
+  }
+}
+
+}  // namespace
+
+void Say(const char* format, ...) {
+  char line[768];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  dprintf(STDERR_FILENO, "divvy: %s\n", line);
+}
+
+GpuState* CurrentGpu(const Driver& driver) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (process.configured.load(std::memory_order_acquire) == 0) {
+    pthread_once(&once, Configure);
+    process.configured.store(1, std::memory_order_release);
+  }
+  if (process.settings.job.job_class == JobClass::kNone) return nullptr;
+  int device = 0;
+  int count = process.device_count.load(std::memory_order_relaxed);
+  if (count == 0) {
+    if (driver.cuDeviceGetCount == nullptr || driver.cuDeviceGetCount(&count) != cuda::kSuccess) return nullptr;
+    process.device_count.store(count, std::memory_order_relaxed);
+  }
+  // With one GPU there is nothing to ask on every launch.
+  if (count != 1 && driver.cuCtxGetDevice(&device) != cuda::kSuccess) return nullptr;
+  if (device < 0 || device >= kDevices) return nullptr;
+  GpuState& gpu = process.gpus[device];
+  const std::uint32_t phase = gpu.phase.load(std::memory_order_acquire);
+  if (phase == kJoined) return &gpu;
+  // What joining does may not be done while somebody captures; the next launch after it will.
+  if (phase != kUnseen || process.captures.load() != 0) return nullptr;
+  std::uint32_t expected = kUnseen;
+  if (!gpu.phase.compare_exchange_strong(expected, kJoining)) return nullptr;
+  gpu.index = device;
+  JoinGpu(driver, gpu);
+  return gpu.phase.load() == kJoined ? &gpu : nullptr;
+}
+
+Worker* ThisWorker() {
+  if (own_worker != nullptr) return own_worker;
+  for (Worker& worker : process.workers) {
+    std::uint32_t expected = 0;
+    if (worker.taken.load() != 0 || !worker.taken.compare_exchange_strong(expected, 1)) continue;
+    own_worker = &worker;
+    pthread_setspecific(worker_key, &worker);
+    return &worker;
+  }
+  return nullptr;
+}
+
+}  // namespace divvy::gate

@@ -1,0 +1,129 @@
+#pragma once
+
+// What the gate knows inside one process: how it was told to behave, and per GPU its place on the board.
+//
+// Everything here is zero at the start and never torn down: the program may launch from a static destructor.
+
+#include "gate/board.h"
+#include "gate/costs.h"
+#include "gate/latency.h"
+#include "gate/library/driver.h"
+#include "gate/marking.h"
+#include "gate/slo.h"
+
+#include <atomic>
+
+namespace divvy::gate {
+
+inline constexpr int kDevices = 16;
+inline constexpr int kThreads = 256;
+inline constexpr int kGauges = 256;
+inline constexpr int kSamples = 64;
+
+struct Settings {
+  JobIdentity job;
+  std::uint32_t openness = 0;  // of a latency job without an SLO
+  const char* board_directory = "/dev/shm";
+  const char* report = nullptr;
+};
+
+// A kernel being timed.
+struct Sample {
+  cuda::Event begin, end;
+  Cost* cost;  // null: free
+};
+
+// One thread of a latency job.
+struct Worker {
+  std::atomic<std::uint32_t> taken;
+  std::atomic<std::uint32_t> active;         // has work submitted that is not known to be done
+  std::atomic<std::uint32_t> waiting;        // asked for its end
+  std::atomic<std::uint64_t> last_launch;    // its number among the launches of the GPU
+  std::atomic<cuda::Stream> stream;          // of that launch
+  std::uint32_t since_mark;                  // launches
+  std::uint32_t marks;                       // progress marks submitted
+  std::uint32_t in_request;                  // between divvy_request_begin and _end
+  std::uint64_t request_start_ns;
+};
+
+struct GpuState {
+  std::atomic<std::uint32_t> phase;  // 0 not seen, 1 being joined, 2 joined, 3 off
+  int index;
+  Board* board;
+  Slot* slot;
+  int slot_index;
+  GateMode mode;
+  std::atomic<std::uint32_t> interval_ns;  // between markers
+  cuda::DevicePointer board_on_gpu;
+  std::uint32_t multiprocessors;
+  char board_path[256];
+
+  // Batch.
+  StreamGauge gauges[kGauges];
+  std::atomic<std::uint32_t> sampling;  // a lock that nobody waits for
+  Sample samples[kSamples];
+  std::uint32_t next_sample;
+  std::uint32_t sample_overhead_ns;
+  std::atomic<std::uint64_t> account_ns;  // GPU time not yet on the board
+  cuda::Event host_marks[4];              // in host mode: markers under way
+  std::atomic<std::uint32_t> host_mark;
+
+  // Latency.
+  std::atomic<std::uint32_t> transition;  // a spin lock around changes of state
+  std::atomic<std::uint32_t> active;
+  std::atomic<std::uint32_t> waiting;
+  std::atomic<std::uint32_t> heavy;       // a graph or the like is under way: do not wait for marks to tell
+  std::atomic<std::uint64_t> launches;
+  std::atomic<std::uint64_t> request_start_ns;
+  std::atomic<std::uint64_t> request_first_launch;
+  std::atomic<std::uint64_t> usual_launches;  // in a request, times 16
+  std::uint64_t launches_seen;     // by the keeper,
+  std::uint64_t launches_seen_ns;  // and when they last changed
+  std::atomic<std::uint64_t> rest_until_ns;
+  std::atomic<std::uint64_t> open_at_ns;      // when the keeper opens the gate although the job still waits
+  std::atomic<std::uint32_t> early;           // it has
+  std::atomic<std::uint64_t> wait_start_ns;
+  std::atomic<std::uint64_t> usual_wait_ns;
+  std::atomic<std::uint64_t> usual_request_ns;
+  cuda::DevicePointer marks_on_gpu;
+  RequestTimes times;
+};
+
+struct Coverage {
+  std::atomic<std::uint64_t> kernels, graphs, captured, lookups, replaced, dlsyms, out_of_memory;
+};
+
+struct ProcessState {
+  std::atomic<std::uint32_t> configured;
+  Settings settings;
+  std::atomic<std::uint32_t> captures;  // under way in any thread
+  std::atomic<int> device_count;
+  GpuState gpus[kDevices];
+  Worker workers[kThreads];
+  CostTable costs;
+  Coverage coverage;
+  std::atomic<std::uint32_t> keeper_runs;
+  std::atomic<std::uint32_t> keeper_bell;  // a futex
+};
+
+extern ProcessState process;
+// Progress words of the workers, a cache line each, written by the GPU.
+struct alignas(64) ProgressMark {
+  std::atomic<std::uint32_t> passed;
+};
+extern ProgressMark progress_marks[kThreads];
+
+// The GPU of the calling thread's context, joined to its board; null if the gate has nothing to do there.
+GpuState* CurrentGpu(const Driver& driver);
+
+// This thread's record; null if there are too many threads.
+Worker* ThisWorker();
+
+// "divvy: ..." on stderr.
+void Say(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// Rings for the keeper: the rest of a latency job has begun.
+void RingKeeper();
+void StartKeeper();
+
+}  // namespace divvy::gate

@@ -1,0 +1,174 @@
+#include "gate/turns.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <vector>
+
+namespace divvy::gate {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+// Batch jobs on one GPU that runs one piece of work at a time. Each launches a piece whenever it may,
+// and the GPU serves whoever is there, favouring `greedy` where it is asked to.
+class Machine {
+ public:
+  explicit Machine(const std::vector<std::uint32_t>& weights) : board_(std::make_unique<Board>()) {
+    for (const std::uint32_t weight : weights) Add(weight);
+  }
+
+  int Add(std::uint32_t weight) {
+    const auto slot = static_cast<int>(done_.size());
+    Slot& own = board_->slots[slot];
+    own.job.job_class = JobClass::kBatch;
+    own.job.weight = weight;
+    own.live.store(1);
+    board_->batch_jobs.fetch_add(1);
+    done_.push_back(0);
+    idle_.push_back(false);
+    return slot;
+  }
+
+  void SetIdle(int slot, bool idle) { idle_[static_cast<std::size_t>(slot)] = idle; }
+
+  // As a launch does it: come back from idling, account, and only then look at the others.
+  bool TryLaunch(int slot, std::uint64_t ns) {
+    Slot& own = board_->slots[slot];
+    if (LeadsTooFar(*board_, slot, now_)) {
+      own.last_launch_ns.store(now_);  // It would, but waits.
+      return false;
+    }
+    if (now_ > own.last_launch_ns.load() + kIdleAfterNs) CatchUp(*board_, slot, now_);
+    own.virtual_ns.fetch_add(VirtualNs(ns, own.job.weight));
+    own.last_launch_ns.store(now_);
+    done_[static_cast<std::size_t>(slot)] += ns;
+    now_ += ns;
+    return true;
+  }
+
+  // For `ns`, jobs come in a random order that favours the first.
+  void Run(std::uint64_t ns, std::mt19937_64& random) {
+    const std::uint64_t end = now_ + ns;
+    while (now_ < end) {
+      bool any = false;
+      for (std::size_t i = 0; i < done_.size(); ++i) {
+        if (idle_[i] || (i != 0 && random() % 3 == 0)) continue;
+        any = TryLaunch(static_cast<int>(i), kMs / 2 + random() % kMs) || any;
+      }
+      if (!any) now_ += kMs / 5;
+    }
+  }
+
+  std::uint64_t Done(int slot) const { return done_[static_cast<std::size_t>(slot)]; }
+  void Wait(std::uint64_t ns) { now_ += ns; }
+  Board& board() { return *board_; }
+  std::uint64_t now() const { return now_; }
+
+ private:
+  std::unique_ptr<Board> board_;
+  std::vector<std::uint64_t> done_;
+  std::vector<bool> idle_;
+  std::uint64_t now_ = 1'000 * kMs;
+};
+
+TEST(TurnsTest, VirtualTimeIsGpuTimeOverWeight) {
+  EXPECT_EQ(VirtualNs(1000, 100), 1000U);
+  EXPECT_EQ(VirtualNs(1000, 200), 500U);
+  EXPECT_EQ(VirtualNs(1000, 50), 2000U);
+  EXPECT_EQ(VirtualNs(1000, 0), VirtualNs(1000, 1)) << "a weight of nothing is the least there is";
+}
+
+TEST(TurnsTest, SharesFollowWeights) {
+  const std::vector<std::vector<std::uint32_t>> cases{
+      {100, 100}, {200, 100}, {100, 200}, {300, 100}, {100, 100, 100}, {400, 200, 100}, {50, 100, 350}};
+  std::mt19937_64 random(21);
+  for (const auto& weights : cases) {
+    Machine machine(weights);
+    machine.Run(4'000 * kMs, random);
+    std::uint64_t total = 0;
+    std::uint32_t all = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      total += machine.Done(static_cast<int>(i));
+      all += weights[i];
+    }
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const double share = static_cast<double>(machine.Done(static_cast<int>(i))) / static_cast<double>(total);
+      EXPECT_NEAR(share, static_cast<double>(weights[i]) / all, 0.03) << "job " << i << " of " << weights.size();
+    }
+  }
+}
+
+TEST(TurnsTest, AJobAloneNeverWaits) {
+  Machine machine({100});
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(machine.TryLaunch(0, kMs));
+}
+
+TEST(TurnsTest, AnIdleJobHoldsNobodyBack) {
+  Machine machine({100, 100});
+  ASSERT_TRUE(machine.TryLaunch(1, kMs));
+  machine.Wait(kIdleAfterNs + 1);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(machine.TryLaunch(0, kMs)) << i;
+}
+
+TEST(TurnsTest, AJobThatNeverLaunchedHoldsNobodyBack) {
+  Machine machine({100, 100});
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(machine.TryLaunch(0, kMs)) << i;
+}
+
+TEST(TurnsTest, OneBackFromIdlingDoesNotHoldTheGpuUntilItCaughtUp) {
+  std::mt19937_64 random(22);
+  Machine machine({100, 100});
+  machine.Run(200 * kMs, random);
+  machine.SetIdle(1, true);
+  machine.Run(3'000 * kMs, random);
+  machine.SetIdle(1, false);
+  const std::uint64_t before[] = {machine.Done(0), machine.Done(1)};
+  machine.Run(1'000 * kMs, random);
+  const double ratio = static_cast<double>(machine.Done(0) - before[0]) /
+                       static_cast<double>(machine.Done(1) - before[1]);
+  EXPECT_GT(ratio, 0.8);
+  EXPECT_LT(ratio, 1.25);
+}
+
+TEST(TurnsTest, CatchingUpNeverTakesAway) {
+  Machine machine({100, 100});
+  ASSERT_TRUE(machine.TryLaunch(1, kMs));
+  machine.board().slots[0].virtual_ns.store(50 * kMs);
+  machine.board().slots[0].last_launch_ns.store(machine.now());
+  machine.board().slots[1].virtual_ns.store(60 * kMs);
+  CatchUp(machine.board(), 1, machine.now());
+  EXPECT_EQ(machine.board().slots[1].virtual_ns.load(), 60 * kMs) << "who was ahead stays ahead";
+  CatchUp(machine.board(), 0, machine.now());
+  EXPECT_EQ(machine.board().slots[0].virtual_ns.load(), 60 * kMs);
+}
+
+TEST(TurnsTest, NobodyLeadsByMoreThanItMay) {
+  std::mt19937_64 random(23);
+  Machine machine({100, 250, 100});
+  for (int i = 0; i < 200; ++i) {
+    machine.Run(20 * kMs, random);
+    std::uint64_t least = UINT64_MAX;
+    std::uint64_t most = 0;
+    for (int slot = 0; slot < 3; ++slot) {
+      const std::uint64_t time = machine.board().slots[slot].virtual_ns.load();
+      least = std::min(least, time);
+      most = std::max(most, time);
+    }
+    ASSERT_LE(most - least, kMayLeadNs + 2 * kMs);
+  }
+}
+
+TEST(TurnsTest, LatencyJobsAndFreeSlotsTakeNoTurns) {
+  Machine machine({100, 100, 100});
+  for (int slot = 0; slot < 3; ++slot) machine.board().slots[slot].last_launch_ns.store(machine.now());
+  machine.board().slots[0].virtual_ns.store(1'000 * kMs);
+  EXPECT_TRUE(LeadsTooFar(machine.board(), 0, machine.now()));
+  machine.board().slots[1].job.job_class = JobClass::kLatency;
+  machine.board().slots[2].live.store(0);
+  EXPECT_FALSE(LeadsTooFar(machine.board(), 0, machine.now()));
+}
+
+}  // namespace
+}  // namespace divvy::gate
