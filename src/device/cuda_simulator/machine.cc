@@ -1,0 +1,393 @@
+#include "device/cuda_simulator/machine.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <new>
+
+#include "device/cuda_simulator/process.h"
+
+namespace divvy::device::cuda_simulator {
+namespace {
+
+constexpr std::uint64_t kMagic =
+    0x3153'4144'5543'5644;  // With the layout's number in its last byte.
+constexpr int kMaxProcesses = 64;
+constexpr int kNobody = -1;
+// A kernel's end is noticed by the process that runs it, when its thread gets a CPU. The GPU would
+// not wait for that: after this long others take its SMs as free.
+constexpr Nanos kLate = 10 * kMillisecond;
+constexpr Nanos kReapEvery = 2 * kMillisecond;
+constexpr Nanos kCreationTakesAtMost = 5'000 * kMillisecond;
+
+auto Unavailable(const std::string& what) {
+  return Fail(ErrorCode::kUnavailable, what + ": " + std::strerror(errno));
+}
+
+void Pause(Nanos span) {
+  const timespec time{.tv_sec = 0, .tv_nsec = span};
+  nanosleep(&time, nullptr);
+}
+
+}  // namespace
+
+// What one process has of one GPU.
+struct Machine::Client {
+  std::int32_t low_priority;
+  std::int32_t held;  // SMs.
+  Nanos busy_until;   // When the last of its running kernels ends.
+  std::int32_t waits;
+  Nanos waiting_since;
+  Nanos seen;  // When it last asked.
+  Nanos turn_ended;
+  std::uint64_t memory;
+};
+
+struct Machine::File {
+  struct alignas(64) Process {
+    pid_t pid;  // 0: nobody.
+    std::uint64_t born;
+    std::atomic<std::uint32_t> bell;
+  };
+  struct Gpu {
+    std::int32_t owner;  // Whose turn it is; kNobody.
+    Nanos turn_began;
+    std::int32_t turn_taken;  // The owner has come to know of it.
+    Client clients[kMaxProcesses];
+  };
+
+  std::atomic<std::uint64_t> magic;  // Written last.
+  MachineSpec spec;
+  pthread_mutex_t lock;  // Robust: it survives who held it.
+  Process processes[kMaxProcesses];
+  Gpu gpus[kMaxGpus];
+};
+
+// Holds the file's mutex. Everything under it is a field or two that are right on their own, so
+// what a holder that died has left behind is good enough to go on with.
+class Machine::Lock {
+ public:
+  explicit Lock(File& file) : mutex_(file.lock) {
+    if (pthread_mutex_lock(&mutex_) == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
+  }
+  ~Lock() { pthread_mutex_unlock(&mutex_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  pthread_mutex_t& mutex_;
+};
+
+Result<Machine::File*> Machine::Create(int descriptor, const MachineSpec& spec) {
+  if (descriptor >= 0 && ftruncate(descriptor, sizeof(File)) != 0) return Unavailable("ftruncate");
+  void* memory = mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE,
+                      descriptor >= 0 ? MAP_SHARED : MAP_SHARED | MAP_ANONYMOUS, descriptor, 0);
+  if (memory == MAP_FAILED) return Unavailable("mmap");
+  File* file = new (memory) File{};
+  file->spec = spec;
+  for (File::Gpu& gpu : file->gpus) gpu.owner = kNobody;
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&file->lock, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  file->magic.store(kMagic, std::memory_order_release);
+  return file;
+}
+
+Result<Machine::File*> Machine::Find(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) return Unavailable(path);
+  // Its maker may be in the middle of it.
+  const Nanos patience = Now() + kCreationTakesAtMost;
+  struct stat status{};
+  while (fstat(descriptor, &status) == 0 && status.st_size == 0 && Now() < patience) {
+    Pause(kMillisecond);
+  }
+  if (status.st_size != sizeof(File)) {
+    close(descriptor);
+    return Fail(ErrorCode::kFailedPrecondition,
+                path + " is not the file of a simulated machine of this version");
+  }
+  void* memory = mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  close(descriptor);
+  if (memory == MAP_FAILED) return Unavailable(path);
+  File* file = static_cast<File*>(memory);
+  while (file->magic.load(std::memory_order_acquire) != kMagic) {
+    if (Now() >= patience) {
+      munmap(memory, sizeof(File));
+      return Fail(ErrorCode::kFailedPrecondition,
+                  path + " was never finished by who made it; remove it");
+    }
+    Pause(kMillisecond);
+  }
+  return file;
+}
+
+Result<std::unique_ptr<Machine>> Machine::Open(const std::string& path, const MachineSpec& spec) {
+  Result<File*> file = nullptr;
+  if (path.empty()) {
+    file = Create(-1, spec);
+  } else {
+    const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (descriptor >= 0) {
+      file = Create(descriptor, spec);
+      close(descriptor);
+    } else if (errno == EEXIST) {
+      file = Find(path);
+    } else {
+      return Unavailable(path);
+    }
+  }
+  if (!file) return Fail(file.error());
+  return std::unique_ptr<Machine>(new Machine(*file));
+}
+
+Machine::~Machine() {
+  Leave();
+  munmap(file_, sizeof(File));
+}
+
+const MachineSpec& Machine::spec() const { return file_->spec; }
+
+bool Machine::Join(bool low_priority, int percentage) {
+  const Lock lock(*file_);
+  Reap(kNever);
+  const bool mps = spec().sharing == Sharing::kMps;
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    File::Process& process = file_->processes[i];
+    if (process.pid != 0) continue;
+    Forget(i);
+    self_ = i;
+    joined_ = true;
+    process.born = *BirthOf(getpid());
+    process.pid = getpid();
+    for (File::Gpu& gpu : file_->gpus) gpu.clients[i].low_priority = mps && low_priority ? 1 : 0;
+    usable_sms_ = spec().sms;
+    if (mps) usable_sms_ = std::max(1, (spec().sms * percentage + 99) / 100);
+    return true;
+  }
+  return false;
+}
+
+void Machine::Leave() {
+  if (!joined_) return;
+  joined_ = false;
+  const Lock lock(*file_);
+  Forget(self_);
+  for (int gpu = 0; gpu < spec().gpus; ++gpu) RingWaiting(gpu);
+}
+
+Machine::Client& Machine::Mine(int gpu) { return file_->gpus[gpu].clients[self_]; }
+
+int Machine::FreeSms(int gpu, Nanos now) const {
+  int free = spec().sms;
+  for (const Client& client : file_->gpus[gpu].clients) {
+    if (client.busy_until + kLate > now) free -= client.held;
+  }
+  return std::max(free, 0);
+}
+
+// Whether another process that waits comes before one of ours that waits since `since`.
+bool Machine::SomebodyFirst(int gpu, Nanos since, Nanos now) const {
+  const auto& clients = file_->gpus[gpu].clients;
+  const Client& mine = clients[self_];
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    const Client& other = clients[i];
+    if (i == self_ || other.waits == 0 || other.seen + kPatience < now) continue;
+    if (other.low_priority != mine.low_priority) {
+      if (mine.low_priority != 0) return true;
+    } else if (other.waiting_since < since) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::optional<Grant> Machine::Begin(int gpu, const Demand& demand, Nanos now) {
+  const Lock lock(*file_);
+  Client& mine = Mine(gpu);
+  mine.seen = now;
+  const Nanos since = demand.waiting_since != 0 ? demand.waiting_since : now;
+  // Who has the turn has the GPU alone, and is in nobody's way.
+  const bool alone = spec().sharing == Sharing::kTimeSlice;
+  const int left = usable_sms_ - mine.held;
+  const int free = alone ? left : std::min(FreeSms(gpu, now), left);
+  if (alone && free < 1) return std::nullopt;
+  if (!alone && (free < 1 || SomebodyFirst(gpu, since, now))) {
+    mine.waiting_since = mine.waits != 0 ? std::min(mine.waiting_since, since) : since;
+    mine.waits = 1;
+    Reap(now);
+    return std::nullopt;
+  }
+  if (!alone) mine.waits = 0;
+  const int granted = std::min(free, demand.wanted);
+  // A kernel that did not have to wait began when it could, however late we come to see it.
+  const Nanos begin = demand.waiting_since != 0 ? now : demand.ready;
+  const Nanos end = begin + demand.work * demand.wanted / granted;
+  mine.busy_until = mine.held > 0 ? std::max(mine.busy_until, end) : end;
+  mine.held += granted;
+  return Grant{granted, end};
+}
+
+void Machine::End(int gpu, int granted) {
+  const Lock lock(*file_);
+  Mine(gpu).held -= granted;
+  RingWaiting(gpu);
+}
+
+int Machine::NextInLine(int gpu, Nanos now) const {
+  int next = kNobody;
+  const auto& clients = file_->gpus[gpu].clients;
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    if (clients[i].waits == 0 || clients[i].seen + kPatience < now) continue;
+    if (next == kNobody || clients[i].waiting_since < clients[next].waiting_since) next = i;
+  }
+  return next;
+}
+
+void Machine::PassTurn(int gpu, int process, Nanos now) {
+  File::Gpu& state = file_->gpus[gpu];
+  if (state.owner != kNobody && process != kNobody) {
+    // The GPU took it away when it was over and another waited, however late we come to see that.
+    const Nanos over =
+        std::max(state.turn_began + spec().slice, state.clients[process].waiting_since);
+    state.clients[state.owner].turn_ended = std::min(over, now);
+  }
+  state.owner = process;
+  state.turn_began = now;
+  state.turn_taken = process == self_ ? 1 : 0;
+  if (process == kNobody) return;
+  state.clients[process].waits = 0;
+  state.clients[process].seen = now;
+  if (process == self_) return;
+  file_->processes[process].bell.fetch_add(1, std::memory_order_release);
+  syscall(SYS_futex, &file_->processes[process].bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+Turn Machine::HoldTurn(int gpu, Nanos now) {
+  const Lock lock(*file_);
+  File::Gpu& state = file_->gpus[gpu];
+  Client& mine = Mine(gpu);
+  mine.seen = now;
+  const Nanos slice = spec().slice;
+  if (state.owner == self_ && state.turn_taken == 0) {
+    // It begins now: on its way to us it was of no use.
+    state.turn_began = now;
+    state.turn_taken = 1;
+  }
+  const bool over = now - state.turn_began >= slice;
+  if (state.owner == self_) {
+    if (!over) return {true, state.turn_began + slice};
+    const int next = NextInLine(gpu, now);
+    PassTurn(gpu, next == kNobody ? self_ : next, now);
+    if (state.owner == self_) return {true, now + slice};
+  }
+  if (mine.waits == 0) {
+    mine.waits = 1;
+    mine.waiting_since = now;
+  }
+  Reap(now);
+  // An owner that was not seen at the end of its turn has no CPU just now, or is stopped. The turn
+  // is over all the same.
+  const bool lost = over && now - state.turn_began >= slice + kLate;
+  if (state.owner == kNobody || lost) PassTurn(gpu, NextInLine(gpu, now), now);
+  if (state.owner == self_) return {true, now + slice};
+  return {false, mine.turn_ended};
+}
+
+void Machine::EndTurn(int gpu) {
+  const Lock lock(*file_);
+  Mine(gpu).waits = 0;
+  if (file_->gpus[gpu].owner != self_) return;
+  const Nanos now = Now();
+  PassTurn(gpu, NextInLine(gpu, now), now);
+}
+
+bool Machine::TakeMemory(int gpu, std::uint64_t bytes) {
+  const Lock lock(*file_);
+  const auto fits = [&] {
+    std::uint64_t used = 0;
+    for (const Client& client : file_->gpus[gpu].clients) used += client.memory;
+    return bytes <= spec().memory && used <= spec().memory - bytes;
+  };
+  if (!fits()) {
+    Reap(kNever);
+    if (!fits()) return false;
+  }
+  Mine(gpu).memory += bytes;
+  return true;
+}
+
+void Machine::GiveMemory(int gpu, std::uint64_t bytes) {
+  const Lock lock(*file_);
+  Mine(gpu).memory -= bytes;
+}
+
+MemoryInfo Machine::Memory(int gpu) {
+  const Lock lock(*file_);
+  Reap(kNever);
+  std::uint64_t used = 0;
+  for (const Client& client : file_->gpus[gpu].clients) used += client.memory;
+  return {spec().memory - std::min(used, spec().memory), spec().memory};
+}
+
+std::uint32_t Machine::ReadBell() const {
+  return file_->processes[self_].bell.load(std::memory_order_acquire);
+}
+
+void Machine::WaitForBell(std::uint32_t seen, Nanos until) const {
+  timespec time{};
+  if (until != kNever) {
+    const Nanos span = until - Now();
+    if (span <= 0) return;
+    time = {.tv_sec = span / 1'000'000'000, .tv_nsec = span % 1'000'000'000};
+  }
+  syscall(SYS_futex, &file_->processes[self_].bell, FUTEX_WAIT, seen,
+          until == kNever ? nullptr : &time, nullptr, 0);
+}
+
+void Machine::Ring() {
+  auto& bell = file_->processes[self_].bell;
+  bell.fetch_add(1, std::memory_order_release);
+  syscall(SYS_futex, &bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Machine::RingWaiting(int gpu) {
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    if (i == self_ || file_->gpus[gpu].clients[i].waits == 0) continue;
+    auto& bell = file_->processes[i].bell;
+    bell.fetch_add(1, std::memory_order_release);
+    syscall(SYS_futex, &bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+}
+
+// Drops the processes that died. `now` of kNever: whenever it was last done.
+void Machine::Reap(Nanos now) {
+  if (now != kNever && now - reaped_ < kReapEvery) return;
+  reaped_ = now == kNever ? Now() : now;
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    const File::Process& process = file_->processes[i];
+    if (i == self_ || process.pid == 0) continue;
+    if (BirthOf(process.pid) != process.born) Forget(i);
+  }
+}
+
+void Machine::Forget(int process) {
+  file_->processes[process].pid = 0;
+  for (File::Gpu& gpu : file_->gpus) {
+    gpu.clients[process] = Client{};
+    if (gpu.owner == process) gpu.owner = kNobody;
+  }
+}
+
+}  // namespace divvy::device::cuda_simulator

@@ -1,0 +1,159 @@
+#include "device/cuda_simulator/machine.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+namespace divvy::device::cuda_simulator {
+namespace {
+
+// Who gets what, at times of our choosing: each `Machine` here stands for a process.
+class MachineTest : public ::testing::Test {
+ protected:
+  MachineTest() {
+    std::string name = std::filesystem::temp_directory_path() / "divvy-machine-XXXXXX";
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  ~MachineTest() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<Machine> Open(bool low_priority = false) {
+    auto machine = Machine::Open(folder_ + "/machine", spec_);
+    EXPECT_TRUE(machine) << machine.error().message;
+    EXPECT_TRUE((*machine)->Join(low_priority, 100));
+    return std::move(*machine);
+  }
+
+  static Demand All(Nanos waiting_since = 0) { return {16, kMillisecond, 0, waiting_since}; }
+
+  MachineSpec spec_;
+
+ private:
+  std::string folder_;
+};
+
+constexpr Nanos kStart = 1'000'000 * kMillisecond;
+constexpr Nanos kLong = 3'600'000 * kMillisecond;
+
+TEST_F(MachineTest, SmsGoToWhoWaitedLongest) {
+  auto holder = Open();
+  auto first = Open();
+  auto second = Open();
+  const auto grant = holder->Begin(0, {16, kLong, kStart, 0}, kStart);
+  ASSERT_TRUE(grant);
+  EXPECT_FALSE(first->Begin(0, All(), kStart + 1));
+  EXPECT_FALSE(second->Begin(0, All(), kStart + 2));
+  holder->End(0, grant->granted);
+  EXPECT_FALSE(second->Begin(0, All(kStart + 2), kStart + 3));
+  EXPECT_FALSE(holder->Begin(0, All(), kStart + 3));
+  EXPECT_TRUE(first->Begin(0, All(kStart + 1), kStart + 4));
+}
+
+TEST_F(MachineTest, LowPriorityGoesBehindWhoCameLater) {
+  auto holder = Open();
+  auto low = Open(true);
+  auto normal = Open();
+  const auto grant = holder->Begin(0, {16, kLong, kStart, 0}, kStart);
+  ASSERT_TRUE(grant);
+  EXPECT_FALSE(low->Begin(0, All(), kStart + 1));
+  EXPECT_FALSE(normal->Begin(0, All(), kStart + 2));
+  holder->End(0, grant->granted);
+  EXPECT_FALSE(low->Begin(0, All(kStart + 1), kStart + 3));
+  EXPECT_TRUE(normal->Begin(0, All(kStart + 2), kStart + 4));
+}
+
+TEST_F(MachineTest, WhoStopsAskingIsPassedBy) {
+  auto holder = Open();
+  auto stopped = Open();
+  auto other = Open();
+  const auto grant = holder->Begin(0, {16, kLong, kStart, 0}, kStart);
+  ASSERT_TRUE(grant);
+  EXPECT_FALSE(stopped->Begin(0, All(), kStart + 1));
+  holder->End(0, grant->granted);
+  EXPECT_FALSE(other->Begin(0, All(), kStart + 2));
+  EXPECT_TRUE(other->Begin(0, All(kStart + 2), kStart + 2 * Machine::kPatience));
+}
+
+TEST_F(MachineTest, SmsOfAKernelThatIsOverAreFreeThoughItsProcessIsLate) {
+  auto late = Open();
+  auto other = Open();
+  const auto grant = late->Begin(0, {16, kMillisecond, kStart, 0}, kStart);
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->end, kStart + kMillisecond);
+  EXPECT_FALSE(other->Begin(0, All(), kStart + kMillisecond / 2));
+  EXPECT_TRUE(other->Begin(0, All(kStart + kMillisecond / 2), kStart + 30 * kMillisecond));
+}
+
+TEST_F(MachineTest, FewerSmsTakeLonger) {
+  auto one = Open();
+  auto other = Open();
+  const auto twelve = one->Begin(0, {12, kMillisecond, kStart, 0}, kStart);
+  ASSERT_TRUE(twelve);
+  EXPECT_EQ(twelve->granted, 12);
+  const auto rest = other->Begin(0, {16, kMillisecond, kStart, 0}, kStart);
+  ASSERT_TRUE(rest);
+  EXPECT_EQ(rest->granted, 4);
+  EXPECT_EQ(rest->end, kStart + 4 * kMillisecond);
+}
+
+TEST_F(MachineTest, TurnEndsWithItsSliceIfAnotherWaits) {
+  spec_.sharing = Sharing::kTimeSlice;
+  spec_.slice = 2 * kMillisecond;
+  auto one = Open();
+  auto other = Open();
+  EXPECT_TRUE(one->HoldTurn(0, kStart).mine);
+  EXPECT_TRUE(one->HoldTurn(0, kStart + 5 * kMillisecond).mine);  // Alone: another slice.
+  EXPECT_FALSE(other->HoldTurn(0, kStart + 6 * kMillisecond).mine);
+  EXPECT_TRUE(one->HoldTurn(0, kStart + 6 * kMillisecond).mine);
+  // Seen late, it was over in time all the same.
+  const Turn lost = one->HoldTurn(0, kStart + 9 * kMillisecond);
+  EXPECT_FALSE(lost.mine);
+  EXPECT_EQ(lost.ends, kStart + 7 * kMillisecond);
+  // The other's begins when it comes to know of it.
+  const Turn taken = other->HoldTurn(0, kStart + 12 * kMillisecond);
+  EXPECT_TRUE(taken.mine);
+  EXPECT_EQ(taken.ends, kStart + 14 * kMillisecond);
+  // And ends at once where it has nothing to run.
+  other->EndTurn(0);
+  EXPECT_TRUE(one->HoldTurn(0, kStart + 12 * kMillisecond).mine);
+}
+
+TEST_F(MachineTest, TurnOfAProcessThatIsNotSeenIsLost) {
+  spec_.sharing = Sharing::kTimeSlice;
+  auto stopped = Open();
+  auto other = Open();
+  EXPECT_TRUE(stopped->HoldTurn(0, kStart).mine);
+  EXPECT_FALSE(other->HoldTurn(0, kStart + kMillisecond).mine);
+  EXPECT_TRUE(other->HoldTurn(0, kStart + 40 * kMillisecond).mine);
+}
+
+TEST_F(MachineTest, WhoLeavesGivesEverythingBack) {
+  auto one = Open();
+  auto other = Open();
+  ASSERT_TRUE(one->Begin(0, {16, kLong, kStart, 0}, kStart));
+  ASSERT_TRUE(one->TakeMemory(0, spec_.memory));
+  EXPECT_FALSE(other->Begin(0, All(), kStart));
+  EXPECT_FALSE(other->TakeMemory(0, 1));
+  one->Leave();
+  EXPECT_TRUE(other->Begin(0, All(kStart), kStart + 1));
+  EXPECT_TRUE(other->TakeMemory(0, spec_.memory));
+}
+
+TEST_F(MachineTest, AFileOfAnotherKindIsRefused) {
+  const std::string path = std::filesystem::temp_directory_path() / "divvy-no-machine-XXXXXX";
+  std::string name = path;
+  const int file = mkstemp(name.data());
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(write(file, "hello", 5), 5);
+  close(file);
+  const auto machine = Machine::Open(name, spec_);
+  ASSERT_FALSE(machine);
+  EXPECT_EQ(machine.error().code, ErrorCode::kFailedPrecondition);
+  std::filesystem::remove(name);
+}
+
+}  // namespace
+}  // namespace divvy::device::cuda_simulator

@@ -1,0 +1,7 @@
+#include "gate/sim_job_cuda.h"
+
+namespace divvy::tests {
+
+std::optional<Cuda> LinkedCuda(bool) { return std::nullopt; }
+
+}  // namespace divvy::tests
