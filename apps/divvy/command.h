@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "gpu/strip.h"
@@ -25,6 +26,7 @@ struct Invocation {
   bool interactive = false;         // Standard input is a terminal: questions may be asked.
   std::string nvml = "libnvidia-ml.so.1";
   std::string state_dir = "/var/lib/divvy";
+  std::vector<std::string> job;  // What follows "--" on the command line of `divvy run`.
   ExitStatus status = ExitStatus::kOk;
 };
 
@@ -48,6 +50,8 @@ void AddGpusCommand(CLI::App& app, Invocation& invocation);
 void AddLayoutsCommand(CLI::App& app, Invocation& invocation);
 void AddPlanCommand(CLI::App& app, Invocation& invocation);
 void AddProfileCommand(CLI::App& app, Invocation& invocation);
+void AddRunCommand(CLI::App& app, Invocation& invocation);
 void AddSimulateCommand(CLI::App& app, Invocation& invocation);
+void AddTopCommand(CLI::App& app, Invocation& invocation);
 
 }  // namespace divvy::app

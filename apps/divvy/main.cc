@@ -14,6 +14,7 @@
 #include "base/text_safety.h"
 #include "command.h"
 #include "device/journal.h"
+#include "run_keeper.h"
 
 namespace divvy::app {
 namespace {
@@ -42,7 +43,9 @@ bool ComplainOfUnknownCommand(const CLI::App& app) {
   const std::string word = app.remaining().front();
   if (word.starts_with('-')) return false;
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  }
   const std::vector<std::string_view> views(names.begin(), names.end());
   std::string hint = DidYouMean(word, views);
   if (hint.empty()) hint = "; it is one of " + OneOf(views);
@@ -50,8 +53,31 @@ bool ComplainOfUnknownCommand(const CLI::App& app) {
   return true;
 }
 
+// Takes what follows "--" off the command line of `divvy run` and returns it. It is
+// another program's, of which CLI11 would make options, lists and commands of ours.
+std::vector<std::string> TakeJob(int& argc, char** argv) {
+  bool run = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--") {
+      std::vector<std::string> job(argv + i + 1, argv + argc);
+      if (run) argc = i;
+      return run ? job : std::vector<std::string>{};
+    }
+    if (run) continue;
+    if (word == "--nvml" || word == "--state-dir") {
+      ++i;  // Its value.
+    } else if (!word.starts_with('-')) {
+      if (word != "run") return {};
+      run = true;
+    }
+  }
+  return {};
+}
+
 int Main(int argc, char** argv) {
   Invocation invocation;
+  invocation.job = TakeJob(argc, argv);
   // https://no-color.org: any value but the empty one asks for plain text.
   const char* const no_color = std::getenv("NO_COLOR");
   const bool plain = no_color != nullptr && *no_color != '\0';
@@ -77,6 +103,9 @@ int Main(int argc, char** argv) {
   AddSimulateCommand(app, invocation);
   AddApplyCommand(app, invocation);
   AddControlCommand(app, invocation);
+  AddRunCommand(app, invocation);
+  AddTopCommand(app, invocation);
+  AddKeeperCommand(app, invocation);
 
   try {
     app.parse(argc, argv);

@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "command.h"
+#include "run_boards.h"
+#include "run_home.h"
+#include "run_job.h"
+#include "run_library.h"
+#include "run_options.h"
+#include "run_sharing.h"
+#include "run_watch.h"
+
+namespace divvy::app {
+namespace {
+
+using Variables = std::map<std::string, std::optional<std::string>>;
+
+// Not fmt::print, which throws when nobody can hear it any more.
+void Tell(const std::string& line) { std::fprintf(stderr, "divvy: %s\n", line.c_str()); }
+
+std::optional<std::string> TextOf(const auto& number) {
+  if (!number) return std::nullopt;
+  return std::to_string(*number);
+}
+
+std::optional<std::string> UnlessEmpty(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  return text;
+}
+
+// What the gate reads. Each variable is set or taken away, for a run inside a run.
+Variables GateVariables(const RunOptions& options, const std::string& library,
+                        const std::string& run_id) {
+  const char* const others = std::getenv("LD_PRELOAD");
+  const bool alone = others == nullptr || *others == '\0';
+  std::optional<std::string> slo;
+  if (options.slo) {
+    slo = std::to_string(std::chrono::round<std::chrono::microseconds>(*options.slo).count());
+  }
+  return {{"LD_PRELOAD", alone ? library : fmt::format("{}:{}", library, others)},
+          {"DIVVY_CLASS", options.latency ? "latency" : "batch"},
+          {"DIVVY_SLO_US", slo},
+          {"DIVVY_PROTECT", UnlessEmpty(options.protect)},
+          {"DIVVY_WEIGHT", TextOf(options.weight)},
+          {"DIVVY_MEMORY_BYTES", TextOf(options.memory_bytes)},
+          {"DIVVY_NAME", options.name},
+          {"DIVVY_REPORT", options.report},
+          {"DIVVY_OPS", UnlessEmpty(options.ops)},
+          {kRunVariable, run_id}};
+}
+
+void CleanUp() {
+  ClearBoards(BoardDirectory());
+  RemoveAbandoned();
+}
+
+// When this process was killed, in the one that watches it. Others may have been killed with
+// it, a keeper say, and hold their locks until the kernel is done with them; whoever holds one
+// after this time lives.
+void CleanUpAfterKill() {
+  constexpr int kTries = 40;
+  constexpr int kPauseMs = 50;
+  ClearBoards(BoardDirectory());
+  for (int i = 0; i < kTries && !RemoveAbandoned(); ++i) poll(nullptr, 0, kPauseMs);
+  ClearBoards(BoardDirectory());
+}
+
+void Run(const RunWords& words, Invocation& invocation) {
+  const auto options = CheckRunWords(words, invocation.job);
+  if (!options) return Complain(invocation, options.error());
+  const auto library = FindGateLibrary(options->library);
+  if (!library) return Complain(invocation, library.error());
+
+  const std::string run_id = MakeRunId();
+  RunWatch watch(run_id, CleanUpAfterKill);
+  auto sharing = ShareGpu(*options, invocation.nvml);
+  if (!sharing) {
+    watch.Dismiss();
+    return Complain(invocation, sharing.error());
+  }
+  Tell(sharing->line);
+
+  Job job{.command = options->command,
+          .environment = GateVariables(*options, *library, run_id),
+          .inherited_fd = -1};
+  job.environment.merge(sharing->environment);
+  if (sharing->mps) job.inherited_fd = sharing->mps->share();
+  const JobEnd end = RunJob(job, MpsPace::FromEnvironment().look, [&] {
+    if (!sharing->mps) return;
+    if (const auto line = sharing->mps->LookAfter()) Tell(*line);
+  });
+  sharing->mps.reset();
+  CleanUp();
+  watch.Dismiss();
+  if (!end.error.empty()) Tell(end.error);
+  // Commands have statuses of ours; a job has its own.
+  invocation.status = static_cast<ExitStatus>(EndAs(end));
+}
+
+constexpr const char* kFooter = R"(
+  divvy run --class latency|batch [OPTIONS] -- COMMAND [ARGUMENTS]
+
+Runs a CUDA program, unchanged, so that it shares its GPU with other jobs: batch jobs
+take what latency jobs leave. All jobs of a GPU must be run so, by one user.
+'divvy top' shows them. Programs that are statically linked, or run as another user,
+are not reached; --report says what was.
+
+Jobs share by MPS, if nvidia-cuda-mps-control is on PATH: a daemon of our own for the GPU
+is started with the first job, looked after, and ended with the last. Otherwise they
+take turns, and a line says why.
+
+Signals are passed on, and the exit status is the job's. If 'divvy run' itself is killed,
+all processes of the job are too. Processes that a job leaves behind when it ends by itself
+are left alone.
+
+Examples:
+  divvy run --class latency --slo 20ms -- python serve.py
+  divvy run --class batch --memory 20GiB -- python train.py --epochs 3
+  divvy run --class batch --weight 2 --gpu 1 --report -- ./simulate)";
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, Invocation& invocation) {
+  CLI::App* const command =
+      app.add_subcommand("run", "Run a CUDA program beside others on one GPU, behind the gate");
+  const auto words = std::make_shared<RunWords>();
+  AddRunOptions(*command, *words);
+  command->footer(kFooter);
+  command->callback([words, &invocation] { Run(*words, invocation); });
+}
+
+}  // namespace divvy::app

@@ -1,0 +1,241 @@
+#include "run_keeper.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/result.h"
+#include "control_stop.h"
+#include "device/mps.h"
+#include "run_boards.h"
+#include "run_home.h"
+#include "run_processes.h"
+
+namespace divvy::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kProbe = "get_server_list";
+// A daemon under load may miss a question; starting it anew costs every job its GPU.
+constexpr int kMostMissed = 3;
+// A daemon that dies this soon, so many times in a row, will not do.
+constexpr auto kSoon = std::chrono::seconds(5);
+constexpr int kMostSoon = 3;
+constexpr auto kPause = std::chrono::milliseconds(10);
+
+void Pause() { poll(nullptr, 0, static_cast<int>(kPause.count())); }
+
+class MpsKeeper {
+ public:
+  MpsKeeper(MpsHome home, std::string program, std::string devices)
+      : home_(std::move(home)),
+        devices_(std::move(devices)),
+        control_(std::move(program), {home_.pipe, home_.log}) {}
+
+  // Until there are no users any more, or a signal asks it to end.
+  void Run() {
+    // Servers whose daemon died come to us, to be reaped.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    Renew();
+    Clock::time_point next_probe = Clock::now() + pace_.probe;
+    std::optional<Clock::time_point> unused_since;
+    while (!stop_.SleepUntil(Clock::now() + pace_.tick)) {
+      Reap();
+      if (daemon_ == 0 && !failed_) Revive();
+      if (!failed_ && Clock::now() >= next_probe) {
+        Probe();
+        next_probe = Clock::now() + pace_.probe;
+      }
+      if (HasUsers()) {
+        unused_since.reset();
+        continue;
+      }
+      if (!unused_since) unused_since = Clock::now();
+      const bool over = failed_ || Clock::now() - *unused_since >= pace_.grace;
+      if (over && EndUnused()) return;
+    }
+    Fail("its keeper was told to end");
+    EndDaemon();
+    static_cast<void>(EndUnused());
+  }
+
+ private:
+  bool HasUsers() const { return !HeldFile::TryLock(home_.users, false); }
+
+  void Reap() {
+    while (true) {
+      const pid_t child = waitpid(-1, nullptr, WNOHANG);
+      if (child <= 0) return;
+      if (child == daemon_) daemon_ = 0;
+    }
+  }
+
+  // Those who wait for the daemon, and those whose daemon it was, read it.
+  void Fail(std::string why) {
+    failed_ = true;
+    Say({DaemonState::Kind::kFailed, std::move(why)});
+  }
+
+  void Say(const DaemonState& state) const {
+    const auto written = WriteState(home_, state);
+    if (!written) fmt::print(stderr, "{}\n", written.error().message);
+    fmt::print(stderr, "{}\n", state.text);
+  }
+
+  // Starts a daemon where there is none, or none any more.
+  void Renew() {
+    KillDaemon();
+    // What a killed one leaves would keep the next from starting.
+    std::error_code error;
+    std::filesystem::remove_all(home_.pipe, error);
+    std::filesystem::create_directory(home_.pipe, error);
+    const auto daemon = control_.Start(devices_);
+    if (!daemon) return Fail(daemon.error().message);
+    daemon_ = *daemon;
+    if (auto answers = AwaitAnswer(); !answers) {
+      KillDaemon();
+      return Fail(answers.error().message);
+    }
+    begun_ = Clock::now();
+    missed_ = 0;
+    Say({DaemonState::Kind::kReady, std::to_string(daemon_)});
+  }
+
+  Result<void> AwaitAnswer() {
+    const Clock::time_point end = Clock::now() + pace_.beginning;
+    std::string last;
+    while (Clock::now() < end && !stop_.Heard()) {
+      const auto answer = control_.Ask(kProbe, pace_.answer);
+      if (answer) return {};
+      last = answer.error().message;
+      Reap();
+      if (daemon_ == 0) {
+        const std::string words = control_.LastWords();
+        return divvy::Fail(ErrorCode::kUnavailable,
+                           fmt::format("nvidia-cuda-mps-control ended as soon as it was started{}",
+                                       words.empty() ? "" : ": " + words));
+      }
+      Pause();
+    }
+    return divvy::Fail(ErrorCode::kUnavailable, std::move(last));
+  }
+
+  void Revive() {
+    soon_ = Clock::now() - begun_ < kSoon ? soon_ + 1 : 0;
+    if (soon_ >= kMostSoon) {
+      KillMps(home_.pipe);
+      return Fail(fmt::format("it died {} times in a row soon after its start", soon_));
+    }
+    Renew();
+  }
+
+  void Probe() {
+    const auto answer = control_.Ask(kProbe, pace_.answer);
+    missed_ = answer ? 0 : missed_ + 1;
+    if (missed_ < kMostMissed) return;
+    fmt::print(stderr, "{}\n", answer.error().message);
+    soon_ = 0;
+    Renew();
+  }
+
+  // Under the lock that those who come must take, so that nobody joins what ends.
+  bool EndUnused() {
+    const auto lock = HeldFile::TryLock(home_.lock, false);
+    if (!lock || !lock->IsAt(home_.lock) || HasUsers()) return false;
+    EndDaemon();
+    RemoveHome(home_);
+    ClearBoards(BoardDirectory());
+    return true;
+  }
+
+  void EndDaemon() {
+    Reap();
+    if (daemon_ != 0) {
+      const bool asked = control_.Ask("quit", pace_.answer).has_value();
+      if (!(asked && AwaitEnd()) && daemon_ != 0) {
+        kill(daemon_, SIGTERM);
+        static_cast<void>(AwaitEnd());
+      }
+    }
+    KillDaemon();
+  }
+
+  bool AwaitEnd() {
+    const Clock::time_point end = Clock::now() + pace_.answer;
+    while (Clock::now() < end) {
+      Reap();
+      if (daemon_ == 0) return true;
+      Pause();
+    }
+    return false;
+  }
+
+  // With its servers, and with those of a daemon whose keeper was killed.
+  void KillDaemon() {
+    if (daemon_ != 0) kill(daemon_, SIGKILL);
+    KillMps(home_.pipe);
+    static_cast<void>(AwaitEnd());
+    daemon_ = 0;
+  }
+
+  MpsHome home_;
+  std::string devices_;
+  device::MpsControl control_;
+  MpsPace pace_ = MpsPace::FromEnvironment();
+  StopSignal stop_;
+  pid_t daemon_ = 0;  // 0 when there is none.
+  bool failed_ = false;
+  int missed_ = 0;
+  int soon_ = 0;
+  Clock::time_point begun_;
+};
+
+void Run(const std::string& dir, const std::string& program, const std::string& devices,
+         Invocation& invocation) {
+  const MpsHome home(dir);
+  const auto lock = HeldFile::TryLock(kKeeperLockFd);
+  if (!lock || !lock->IsAt(home.keeper)) {
+    return Complain(invocation, {ErrorCode::kInvalidArgument,
+                                 fmt::format("{} is started by 'divvy run', not by hand: {}/keeper "
+                                             "is not locked",
+                                             kKeeperCommand, dir)});
+  }
+  fcntl(kKeeperLockFd, F_SETFD, FD_CLOEXEC);
+  if (chdir("/") != 0) errno = 0;  // It only would pin a folder of the user's.
+  MpsKeeper(home, program, devices).Run();
+}
+
+}  // namespace
+
+void AddKeeperCommand(CLI::App& app, Invocation& invocation) {
+  struct Words {
+    std::string dir;
+    std::string program;
+    std::string devices;
+  };
+  CLI::App* const command = app.add_subcommand(kKeeperCommand, "Keep an MPS daemon");
+  command->group("");  // Not for users: no help shows it.
+  const auto words = std::make_shared<Words>();
+  command->add_option("DIR", words->dir)->required();
+  command->add_option("PROGRAM", words->program)->required();
+  command->add_option("DEVICES", words->devices)->required();
+  command->callback(
+      [words, &invocation] { Run(words->dir, words->program, words->devices, invocation); });
+}
+
+}  // namespace divvy::app

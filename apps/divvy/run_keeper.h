@@ -1,0 +1,20 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "command.h"
+
+namespace divvy::app {
+
+// The hidden command that `divvy run` starts: `divvy mps-keeper DIR PROGRAM DEVICES`.
+inline constexpr const char* kKeeperCommand = "mps-keeper";
+
+// On which it finds DIR/keeper, locked.
+inline constexpr int kKeeperLockFd = 3;
+
+// The keeper runs an MPS daemon as its child for the users of a home (run_home.h), starts
+// it anew when it dies or hangs, ends it when nobody uses it any more, and removes the home.
+// Killed, it takes the daemon along.
+void AddKeeperCommand(CLI::App& app, Invocation& invocation);
+
+}  // namespace divvy::app

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace divvy::app {
+
+// The path of libdivvy_gate.so: `given` if not empty, else where it lies beside this
+// program, be that installed or just built.
+//   kNotFound         it is not there; the message says where it was looked for;
+//   kInvalidArgument  its path has a character that LD_PRELOAD cannot take.
+[[nodiscard]] Result<std::string> FindGateLibrary(const std::string& given);
+
+}  // namespace divvy::app

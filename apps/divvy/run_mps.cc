@@ -1,0 +1,167 @@
+#include "run_mps.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "device/mps.h"
+#include "run_keeper.h"
+
+namespace divvy::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPauseMs = 10;
+// Longer than a keeper takes to start a daemon or to end one.
+constexpr auto kPatience = std::chrono::seconds(30);
+
+[[nodiscard]] tl::unexpected<Error> Unavailable(std::string message) {
+  return Fail(ErrorCode::kUnavailable, std::move(message));
+}
+
+void Pause() { poll(nullptr, 0, kPauseMs); }
+
+Result<MpsHome> MakeHome(const JobGpu& gpu) {
+  auto base = MakeBase();
+  if (!base) return Fail(base.error());
+  MpsHome home(fmt::format("{}/mps-{}", *base, gpu.id));
+  if (!device::FitsSocketNames(home.pipe)) {
+    return Unavailable(
+        fmt::format("{} is too long a path for the sockets of a daemon; set XDG_RUNTIME_DIR to a "
+                    "shorter one",
+                    home.pipe));
+  }
+  if (auto made = MakePrivate(home.dir); !made) return Fail(made.error());
+  return home;
+}
+
+// The keeper inherits the lock that says that there is one: from the moment it is taken
+// there is no gap in which another run would start a second.
+bool StartKeeper(const MpsHome& home, const JobGpu& gpu, const std::string& program) {
+  const auto lock = HeldFile::TryLock(home.keeper, false);
+  if (!lock) return false;
+  std::error_code error;
+  std::filesystem::create_directory(home.pipe, error);
+  std::filesystem::create_directory(home.log, error);
+  unlink(home.state.c_str());
+  std::vector<std::string> words = {"divvy", kKeeperCommand, home.dir, program, gpu.id};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const std::string log = home.dir + "/keeper.log";
+  const pid_t child = fork();
+  if (child != 0) return child > 0;
+  // A session of its own: what ends the run by way of the terminal must not end it.
+  setsid();
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  dup2(in, STDIN_FILENO);
+  dup2(out, STDOUT_FILENO);
+  dup2(out, STDERR_FILENO);
+  if (lock->fd() == kKeeperLockFd) {
+    fcntl(kKeeperLockFd, F_SETFD, 0);
+  } else {
+    dup2(lock->fd(), kKeeperLockFd);
+  }
+  // Of whoever started the run, who may wait until everybody has closed it.
+  close_range(kKeeperLockFd + 1, ~0U, 0);
+  execv("/proc/self/exe", argv.data());
+  _exit(127);
+}
+
+}  // namespace
+
+MpsUse::MpsUse(MpsHome home, const JobGpu& gpu, std::string program, HeldFile users)
+    : home_(std::move(home)), gpu_(gpu), program_(std::move(program)), users_(std::move(users)) {}
+
+Result<MpsUse> MpsUse::Begin(const JobGpu& gpu, std::string program) {
+  const Clock::time_point end = Clock::now() + kPatience;
+  while (Clock::now() < end) {
+    if (auto begun = TryBegin(gpu, program)) return *std::move(begun);
+    Pause();
+  }
+  return Unavailable(
+      fmt::format("another divvy has been starting or ending the daemon of {} for {} s", gpu.label,
+                  kPatience.count()));
+}
+
+// Nothing when somebody else is at it and a second try may do.
+std::optional<Result<MpsUse>> MpsUse::TryBegin(const JobGpu& gpu, const std::string& program) {
+  auto home = MakeHome(gpu);
+  if (!home) {
+    // Removed between two of our steps by a keeper that ended?
+    const ErrorCode code = home.error().code;
+    if (code == ErrorCode::kNotFound || code == ErrorCode::kResourceExhausted) return std::nullopt;
+    return Fail(home.error());
+  }
+  const auto lock = HeldFile::TryLock(home->lock, false);
+  if (!lock && errno != EWOULDBLOCK && errno != ENOENT) {
+    return Unavailable(fmt::format("cannot lock {}: {}", home->lock, strerror(errno)));
+  }
+  if (!lock || !lock->IsAt(home->lock)) return std::nullopt;
+  auto users = HeldFile::TryLock(home->users, true);
+  // A keeper that looks for users holds it for a moment.
+  if (!users) return std::nullopt;
+  MpsUse use(*std::move(home), gpu, program, *std::move(users));
+  if (!HasKeeper(use.home_)) {
+    use.started_ = true;
+    if (!StartKeeper(use.home_, gpu, program)) {
+      return Unavailable(fmt::format("cannot start a keeper: {}", strerror(errno)));
+    }
+  }
+  if (auto ready = use.AwaitDaemon(); !ready) return Fail(ready.error());
+  return use;
+}
+
+Result<void> MpsUse::AwaitDaemon() {
+  const Clock::time_point end = Clock::now() + kPatience;
+  while (Clock::now() < end) {
+    // Before the state: a keeper that ends has said its last word.
+    const bool kept = HasKeeper(home_);
+    known_ = ReadState(home_);
+    if (known_.kind == DaemonState::Kind::kReady) return {};
+    if (known_.kind == DaemonState::Kind::kFailed) return Unavailable(known_.text);
+    if (!kept) return Unavailable(fmt::format("its keeper ended; see {}/keeper.log", home_.dir));
+    Pause();
+  }
+  return Unavailable(fmt::format("it was not ready within {} s", kPatience.count()));
+}
+
+void MpsUse::StartKeeperIfGone() {
+  const auto lock = HeldFile::TryLock(home_.lock, false);
+  if (!lock || !lock->IsAt(home_.lock) || HasKeeper(home_)) return;
+  StartKeeper(home_, gpu_, program_);
+}
+
+std::optional<std::string> MpsUse::LookAfter() {
+  if (known_.kind == DaemonState::Kind::kFailed) return std::nullopt;
+  StartKeeperIfGone();
+  const DaemonState now = ReadState(home_);
+  if (now.kind == DaemonState::Kind::kNone || now == known_) return std::nullopt;
+  known_ = now;
+  if (now.kind == DaemonState::Kind::kFailed) {
+    return fmt::format("the MPS daemon of {} is gone and cannot be started again: {}", gpu_.label,
+                       now.text);
+  }
+  return fmt::format(
+      "the MPS daemon of {} had died or hung and was started anew; this job cannot move to the new "
+      "one: start it again if its CUDA calls fail",
+      gpu_.label);
+}
+
+}  // namespace divvy::app

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "run_gpu.h"
+#include "run_home.h"
+
+namespace divvy::app {
+
+// A share in the MPS daemon of a GPU, which is ended by its keeper, a process of its own,
+// when nobody has one any more.
+class MpsUse {
+ public:
+  // Joins the daemon of `gpu`, or starts it, and waits until it takes commands. `program`
+  // is the path of nvidia-cuda-mps-control.
+  //   kPermissionDenied  the folder for it is not this user's;
+  //   kUnavailable       it does not start; the message says why. Nothing is left behind.
+  [[nodiscard]] static Result<MpsUse> Begin(const JobGpu& gpu, std::string program);
+
+  // True if there was no daemon before.
+  bool started() const { return started_; }
+
+  const MpsHome& home() const { return home_; }
+  // Whoever holds this file open keeps the daemon alive: for the job to inherit.
+  int share() const { return users_.fd(); }
+
+  // To be called every now and then: starts another keeper if this one was killed. When
+  // the daemon is not the one any more that it was, a line for the user.
+  [[nodiscard]] std::optional<std::string> LookAfter();
+
+ private:
+  MpsUse(MpsHome home, const JobGpu& gpu, std::string program, HeldFile users);
+
+  static std::optional<Result<MpsUse>> TryBegin(const JobGpu& gpu, const std::string& program);
+  Result<void> AwaitDaemon();
+  void StartKeeperIfGone();
+
+  MpsHome home_;
+  JobGpu gpu_;
+  std::string program_;
+  HeldFile users_;
+  bool started_ = false;
+  DaemonState known_;
+};
+
+}  // namespace divvy::app

@@ -1,0 +1,112 @@
+#include "run_sharing.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "device/mps.h"
+#include "run_gpu.h"
+
+namespace divvy::app {
+namespace {
+
+constexpr const char* kPipeVariable = "CUDA_MPS_PIPE_DIRECTORY";
+// Where CUDA looks for a daemon when nobody says where.
+constexpr const char* kDefaultPipe = "/tmp/nvidia-mps";
+// A folder without a daemon: CUDA then does without MPS.
+constexpr const char* kNoPipe = "/nonexistent";
+
+const char* Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+// What makes a client of MPS behave by its class, whosever the daemon is.
+void AddClientSettings(const RunOptions& options, Sharing& sharing) {
+  sharing.environment["CUDA_MPS_CLIENT_PRIORITY"] = options.latency ? "0" : "1";
+  // A client of MPS has two ways into the GPU unless it asks for more, and a program
+  // with many streams then queues behind itself.
+  if (Variable("CUDA_DEVICE_MAX_CONNECTIONS") == nullptr) {
+    sharing.environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "32";
+  }
+  if (options.sm_percent) {
+    sharing.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = std::to_string(*options.sm_percent);
+  }
+}
+
+void TakeTurns(const RunOptions& options, const std::string& why, Sharing& sharing) {
+  sharing.line = "time slicing: " + why;
+  if (options.sm_percent) {
+    sharing.line += fmt::format("; --sm-percent {} has no effect", *options.sm_percent);
+  }
+}
+
+// A daemon of the node's, started by its administrator. A second one beside it could not
+// use a GPU in exclusive mode, and would only take turns with the first in any other.
+bool HasDaemonOfNode(const std::string& program) {
+  std::error_code error;
+  if (!std::filesystem::is_socket(fmt::format("{}/control", kDefaultPipe), error)) return false;
+  const device::MpsControl control(program, {kDefaultPipe, kDefaultPipe});
+  return control.Ask("get_server_list", MpsPace::FromEnvironment().answer).has_value();
+}
+
+void UseMps(const RunOptions& options, const GpuChoice& choice, Sharing& sharing) {
+  const auto program =
+      device::FindMpsControl(std::getenv("PATH") == nullptr ? "" : std::getenv("PATH"));
+  if (!program) return TakeTurns(options, "nvidia-cuda-mps-control is not on PATH", sharing);
+  if (HasDaemonOfNode(*program)) {
+    AddClientSettings(options, sharing);
+    sharing.line = fmt::format("MPS (this node's daemon at {}, used as it is)", kDefaultPipe);
+    return;
+  }
+  if (!choice.gpu) return TakeTurns(options, choice.why_none, sharing);
+  auto use = MpsUse::Begin(*choice.gpu, *program);
+  if (!use) {
+    return TakeTurns(options,
+                     fmt::format("the MPS daemon of {} does not start: {}", choice.gpu->label,
+                                 use.error().message),
+                     sharing);
+  }
+  AddClientSettings(options, sharing);
+  sharing.environment[kPipeVariable] = use->home().pipe;
+  sharing.environment["CUDA_MPS_LOG_DIRECTORY"] = use->home().log;
+  // The daemon has one device only, and counts it from 0.
+  sharing.environment["CUDA_VISIBLE_DEVICES"] =
+      choice.gpu->has_uuid() ? choice.gpu->id : std::string("0");
+  sharing.line = fmt::format("MPS (daemon of {} {})", choice.gpu->label,
+                             use->started() ? "started" : "joined");
+  sharing.mps = *std::move(use);
+}
+
+}  // namespace
+
+Result<Sharing> ShareGpu(const RunOptions& options, const std::string& nvml) {
+  Sharing sharing;
+  const char* const pipe = Variable(kPipeVariable);
+  const bool own = options.mps && pipe == nullptr;
+  GpuChoice choice;
+  if (own || !options.gpu.empty()) {
+    auto chosen = ChooseGpu(options.gpu, std::getenv("CUDA_VISIBLE_DEVICES"), nvml);
+    if (!chosen) return Fail(chosen.error());
+    choice = *std::move(chosen);
+  }
+  if (choice.gpu && !options.gpu.empty()) {
+    sharing.environment["CUDA_VISIBLE_DEVICES"] = choice.gpu->id;
+    sharing.environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
+  }
+  if (!options.mps) {
+    TakeTurns(options, "--no-mps was given", sharing);
+    // Else CUDA would join a daemon that happens to be there.
+    sharing.environment[kPipeVariable] = kNoPipe;
+  } else if (pipe != nullptr) {
+    AddClientSettings(options, sharing);
+    sharing.line = fmt::format("MPS ({}={} was set already: used as it is)", kPipeVariable, pipe);
+  } else {
+    UseMps(options, choice, sharing);
+  }
+  return sharing;
+}
+
+}  // namespace divvy::app

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "run_mps.h"
+#include "run_options.h"
+
+namespace divvy::app {
+
+// How a job will share its GPU with others: by MPS, where blocks of several processes run
+// side by side, or by taking turns.
+struct Sharing {
+  std::string line;  // For the user: which, and why.
+  std::optional<MpsUse> mps;
+  // Nothing takes a variable away.
+  std::map<std::string, std::optional<std::string>> environment;
+};
+
+// Chooses the GPU and, unless told not to, joins or starts its MPS daemon. What stands in
+// the way of MPS is told, not an error: the gate works without.
+// Fails as ChooseGpu does, for a --gpu that is wrong.
+[[nodiscard]] Result<Sharing> ShareGpu(const RunOptions& options, const std::string& nvml);
+
+}  // namespace divvy::app

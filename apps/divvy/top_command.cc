@@ -1,0 +1,200 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "command.h"
+#include "control_stop.h"
+#include "device/node.h"
+#include "device/nvml_library.h"
+#include "run_boards.h"
+#include "simulate_arguments.h"
+#include "top_boards.h"
+#include "top_view.h"
+
+namespace divvy::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+constexpr Duration kLeastInterval = std::chrono::milliseconds(10);
+
+struct TopOptions {
+  bool once = false;
+  std::string interval;
+  OutputFormat format = OutputFormat::kTable;
+};
+
+std::string HexOf(const std::string& uuid) {
+  std::string hex;
+  for (const char c : uuid.substr(uuid.find('-') + 1)) {
+    if (c != '-') hex += c;
+  }
+  return hex;
+}
+
+// Empty where there is no NVML: GPUs then go by their UUID.
+GpuNames ReadNames(const std::string& nvml) {
+  GpuNames names;
+  const auto library = device::NvmlLibrary::Open(nvml);
+  const auto node = library ? device::ReadNode(**library) : Fail(library.error());
+  if (!node) return names;
+  for (const device::GpuState& gpu : node->gpus) {
+    const int index = static_cast<int>(gpu.index);
+    const std::string label = fmt::format("GPU {}  {}", index, gpu.name);
+    names[HexOf(gpu.uuid)] = {label, index, gpu.name, gpu.uuid};
+    for (const device::GpuInstanceState& instance : gpu.instances) {
+      for (const auto& compute : instance.compute) {
+        names[HexOf(compute.uuid)] = {fmt::format("{}  {}", label, compute.uuid), index, gpu.name,
+                                      compute.uuid};
+      }
+    }
+  }
+  return names;
+}
+
+// A screen of its own for as long as this lives, where standard output is a terminal.
+class Screen {
+ public:
+  explicit Screen(bool wanted) : on_(wanted && isatty(STDOUT_FILENO)) {
+    if (on_) fmt::print("\x1b[?1049h\x1b[?25l");
+  }
+  ~Screen() {
+    if (!on_) return;
+    // Not fmt::print: it throws when the terminal is gone.
+    std::fputs("\x1b[?25h\x1b[?1049l", stdout);
+    std::fflush(stdout);
+  }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  void Show(const std::string& text) const {
+    fmt::print("{}{}", on_ ? "\x1b[H\x1b[2J" : "", text);
+    std::fflush(stdout);
+  }
+
+ private:
+  bool on_;
+};
+
+class Top {
+ public:
+  Top(const TopOptions& options, Duration interval, const Invocation& invocation)
+      : options_(options), interval_(interval), invocation_(invocation) {}
+
+  void Run() {
+    StopSignal stop;
+    std::vector<BoardReading> before;
+    if (options_.once) {
+      if (!options_.interval.empty()) {
+        before = ReadBoards();
+        if (stop.SleepUntil(Clock::now() + interval_)) return;
+      }
+      const std::string text = Draw(before, ReadBoards());
+      fmt::print("{}", text);
+      return;
+    }
+    const Screen screen(options_.format == OutputFormat::kTable);
+    while (true) {
+      std::vector<BoardReading> now = ReadBoards();
+      screen.Show(Draw(before, now));
+      before = std::move(now);
+      // At the end of standard output, say of `divvy top | head`, nobody looks any more.
+      if (std::ferror(stdout) != 0 || stop.SleepUntil(Clock::now() + interval_)) return;
+    }
+  }
+
+ private:
+  std::vector<BoardReading> ReadBoards() {
+    std::vector<BoardReading> boards;
+    notes_.clear();
+    for (const std::string& path : FindBoards(BoardDirectory())) {
+      auto board = ReadBoard(path);
+      if (board) {
+        boards.push_back(*std::move(board));
+      } else if (board.error().code != ErrorCode::kNotFound) {
+        notes_.push_back(board.error().message);
+      }
+    }
+    return boards;
+  }
+
+  std::string Draw(const std::vector<BoardReading>& before, const std::vector<BoardReading>& now) {
+    const std::vector<GpuRates> gpus = RatesOf(before, now);
+    // Asking NVML takes its time: only when there is something to be named, and once.
+    if (!gpus.empty() && !named_) {
+      names_ = ReadNames(invocation_.nvml);
+      named_ = true;
+    }
+    if (options_.format == OutputFormat::kJson) {
+      json document = TopJson(gpus, names_);
+      document["notes"] = notes_;
+      // One line a reading, so that a reader of many knows where one ends.
+      const int indent = options_.once ? 2 : -1;
+      return document.dump(indent, ' ', false, json::error_handler_t::replace) + "\n";
+    }
+    std::string text = TopTable(gpus, names_);
+    for (const std::string& note : notes_) text += fmt::format("Note: {}\n", note);
+    return text;
+  }
+
+  const TopOptions& options_;
+  Duration interval_;
+  const Invocation& invocation_;
+  GpuNames names_;
+  bool named_ = false;
+  std::vector<std::string> notes_;
+};
+
+void Run(const TopOptions& options, Invocation& invocation) {
+  Duration interval = std::chrono::seconds(1);
+  if (!options.interval.empty()) {
+    const auto parsed = ParseTimeArgument("--interval", options.interval);
+    if (!parsed) return Complain(invocation, parsed.error());
+    if (*parsed < kLeastInterval) {
+      return Complain(invocation, {ErrorCode::kInvalidArgument,
+                                   "--interval: at least 10ms, so that something can happen"});
+    }
+    interval = *parsed;
+  }
+  Top(options, interval, invocation).Run();
+}
+
+constexpr const char* kFooter = R"(
+Shows the jobs that 'divvy run' has running on this node's GPUs for this user.
+  OPEN     how far a latency job lets batch jobs in: 0% keeps them out while it works
+  P50, P99 of its last requests; LATE is the share of requests beyond the SLO
+  MODE     latency: whether the program marks its requests or they are inferred;
+           batch: whether the GPU holds it back (device), its host (host), or nothing (pass)
+  GPU      predicted GPU time of what it launched, by the time that passed
+  CLOSED   how much of the time it kept the gate closed; MARK/S: waits put into streams
+  RESCUED  how often somebody else had to open a gate that was left closed
+Looks only: no job notices it.
+
+Examples:
+  divvy top
+  divvy top --once --interval 5s -o json)";
+
+}  // namespace
+
+void AddTopCommand(CLI::App& app, Invocation& invocation) {
+  CLI::App* const command =
+      app.add_subcommand("top", "Show the jobs behind the gate: latencies, shares, memory");
+  const auto options = std::make_shared<TopOptions>();
+  command->add_flag("--once", options->once,
+                    "Show one table and end: over --interval if given, else since each job began");
+  command->add_option("--interval", options->interval, "Between two tables (default: 1s)")
+      ->type_name("TIME");
+  AddOutputOption(*command, options->format);
+  command->footer(kFooter);
+  command->callback([options, &invocation] { Run(*options, invocation); });
+}
+
+}  // namespace divvy::app

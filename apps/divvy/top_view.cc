@@ -1,0 +1,191 @@
+#include "top_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include "base/yaml_reader.h"
+#include "table.h"
+
+namespace divvy::app {
+namespace {
+
+using gate::GateMode;
+using gate::JobClass;
+using nlohmann::json;
+
+const JobReading* FindSame(const std::vector<BoardReading>& boards, const std::string& gpu,
+                           const JobReading& job) {
+  for (const BoardReading& board : boards) {
+    if (board.gpu != gpu) continue;
+    for (const JobReading& other : board.jobs) {
+      if (other.pid == job.pid && other.start_time == job.start_time) return &other;
+    }
+  }
+  return nullptr;
+}
+
+// Counters only rise, but for the part of closed_ns that is still going on.
+double Growth(std::uint64_t before, std::uint64_t now) {
+  return now > before ? static_cast<double>(now - before) : 0;
+}
+
+JobRates RatesOf(const JobReading& before, const JobReading& now, double seconds) {
+  // A job that has just begun: no division by nothing.
+  seconds = std::max(seconds, 1e-6);
+  JobRates rates{.now = now, .seconds = seconds};
+  const double requests = Growth(before.requests, now.requests);
+  rates.requests_per_s = requests / seconds;
+  rates.late = requests > 0 ? std::min(1.0, Growth(before.late, now.late) / requests) : 0;
+  rates.launches_per_s = Growth(before.launches, now.launches) / seconds;
+  rates.markers_per_s = Growth(before.markers, now.markers) / seconds;
+  rates.gpu = Growth(before.gpu_ns, now.gpu_ns) / 1e9 / seconds;
+  rates.closed = std::min(1.0, Growth(before.closed_ns, now.closed_ns) / 1e9 / seconds);
+  return rates;
+}
+
+std::string ClassOf(const JobReading& job) {
+  if (job.job_class == JobClass::kLatency) return "latency";
+  if (job.job_class != JobClass::kBatch) return "-";
+  if (job.weight == 100) return "batch";
+  return fmt::format("batch x{:g}", job.weight / 100.0);
+}
+
+// How requests are known of a latency job, and how a batch job is held back.
+std::string_view ModeOf(const JobReading& job) {
+  if (job.job_class == JobClass::kLatency) return job.marked ? "marked" : "inferred";
+  switch (job.mode) {
+    case GateMode::kDevice:
+      return "device";
+    case GateMode::kHost:
+      return "host";
+    case GateMode::kPass:
+      return "pass";
+    case GateMode::kUnknown:
+      break;
+  }
+  return "-";
+}
+
+std::string Gib(std::uint64_t bytes) {
+  return FourDigits(static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
+}
+
+std::string MemoryOf(const JobReading& job) {
+  return job.memory_quota == 0 ? Gib(job.memory_bytes)
+                               : Gib(job.memory_bytes) + "/" + Gib(job.memory_quota);
+}
+
+double OpennessOf(const JobReading& job) {
+  return static_cast<double>(job.openness) / static_cast<double>(gate::kNoProtection);
+}
+
+std::vector<std::string> Row(const JobRates& rates) {
+  const JobReading& job = rates.now;
+  const bool latency = job.job_class == JobClass::kLatency;
+  const auto of_latency = [&](std::string text) { return latency ? std::move(text) : "-"; };
+  const auto ms = [](std::uint64_t ns) { return FourDigits(static_cast<double>(ns) / 1e6); };
+  return {std::to_string(job.pid),
+          job.name,
+          ClassOf(job),
+          std::string(ModeOf(job)),
+          job.slo_ns == 0 ? "-" : Describe(std::chrono::nanoseconds(job.slo_ns)),
+          of_latency(Percent(OpennessOf(job))),
+          of_latency(ms(job.p50_ns)),
+          of_latency(ms(job.p99_ns)),
+          job.slo_ns == 0 ? "-" : Percent(rates.late),
+          of_latency(FourDigits(rates.requests_per_s)),
+          FourDigits(rates.launches_per_s),
+          Percent(rates.gpu),
+          of_latency(Percent(rates.closed)),
+          latency ? "-" : FourDigits(rates.markers_per_s),
+          MemoryOf(job),
+          of_latency(std::to_string(job.rescued))};
+}
+
+json JobJson(const JobRates& rates) {
+  const JobReading& job = rates.now;
+  const bool latency = job.job_class == JobClass::kLatency;
+  const auto when = [](bool applies, json value) { return applies ? std::move(value) : json(); };
+  return {{"pid", job.pid},
+          {"name", job.name},
+          {"class", latency ? "latency" : "batch"},
+          {"weight", when(!latency, job.weight / 100.0)},
+          {"mode", ModeOf(job)},
+          {"slo_ms", when(job.slo_ns != 0, static_cast<double>(job.slo_ns) / 1e6)},
+          {"openness", when(latency, OpennessOf(job))},
+          {"p50_ms", when(latency, static_cast<double>(job.p50_ns) / 1e6)},
+          {"p99_ms", when(latency, static_cast<double>(job.p99_ns) / 1e6)},
+          {"late", when(job.slo_ns != 0, rates.late)},
+          {"requests", when(latency, job.requests)},
+          {"requests_per_s", when(latency, rates.requests_per_s)},
+          {"launches", job.launches},
+          {"launches_per_s", rates.launches_per_s},
+          {"gpu_share", rates.gpu},
+          {"closed_share", when(latency, rates.closed)},
+          {"markers_per_s", when(!latency, rates.markers_per_s)},
+          {"memory_bytes", job.memory_bytes},
+          {"memory_quota_bytes", when(job.memory_quota != 0, job.memory_quota)},
+          {"rescued", when(latency, job.rescued)},
+          {"seconds", rates.seconds}};
+}
+
+}  // namespace
+
+std::vector<GpuRates> RatesOf(const std::vector<BoardReading>& before,
+                              const std::vector<BoardReading>& now) {
+  std::vector<GpuRates> gpus;
+  for (const BoardReading& board : now) {
+    if (board.jobs.empty()) continue;
+    GpuRates gpu{board.gpu, {}};
+    const auto then = std::ranges::find(before, board.gpu, &BoardReading::gpu);
+    for (const JobReading& job : board.jobs) {
+      const JobReading* const same = FindSame(before, board.gpu, job);
+      const double seconds = same != nullptr ? Growth(then->at_ns, board.at_ns) / 1e9
+                                             : static_cast<double>(job.age_ns) / 1e9;
+      gpu.jobs.push_back(RatesOf(same != nullptr ? *same : JobReading{}, job, seconds));
+    }
+    gpus.push_back(std::move(gpu));
+  }
+  return gpus;
+}
+
+std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names) {
+  if (gpus.empty()) return "nobody runs under the gate here\n";
+  constexpr std::size_t kLeft = 4;  // PID is a name too.
+  std::string text;
+  for (const GpuRates& gpu : gpus) {
+    const auto known = names.find(gpu.gpu);
+    text += fmt::format("{}{}\n", text.empty() ? "" : "\n",
+                        known == names.end() ? "GPU " + gpu.gpu : known->second.label);
+    std::vector<std::vector<std::string>> rows = {
+        {"PID", "NAME", "CLASS", "MODE", "SLO", "OPEN", "P50 MS", "P99 MS", "LATE", "REQ/S",
+         "LAUNCH/S", "GPU", "CLOSED", "MARK/S", "MEM GIB", "RESCUED"}};
+    for (const JobRates& job : gpu.jobs) rows.push_back(Row(job));
+    text += Table(rows, kLeft);
+  }
+  return text;
+}
+
+json TopJson(const std::vector<GpuRates>& gpus, const GpuNames& names) {
+  json array = json::array();
+  for (const GpuRates& gpu : gpus) {
+    const auto known = names.find(gpu.gpu);
+    json entry = {{"gpu", gpu.gpu}, {"index", nullptr}, {"name", nullptr}, {"uuid", nullptr}};
+    if (known != names.end()) {
+      entry["index"] = known->second.index;
+      entry["name"] = known->second.name;
+      entry["uuid"] = known->second.uuid;
+    }
+    entry["jobs"] = json::array();
+    for (const JobRates& job : gpu.jobs) entry["jobs"].push_back(JobJson(job));
+    array.push_back(std::move(entry));
+  }
+  return {{"gpus", std::move(array)}};
+}
+
+}  // namespace divvy::app
