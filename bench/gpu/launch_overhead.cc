@@ -3,8 +3,9 @@
 //   c++ -std=c++20 -O2 -Isrc bench/gpu/launch_overhead.cc -o launch_overhead -ldl
 //   ./launch_overhead libdivvy_gate.so
 //
-// Runs itself twice, once under the library as a batch job that is alone, launches an empty kernel in bursts that the
-// queue holds, and prints the median time of a launch of each and the difference. The two take turns, five times.
+// Runs itself twice, once under the library as a batch job that is alone, launches an empty kernel
+// in bursts that the queue holds, and prints the median time of a launch of each and the
+// difference. The two take turns, five times.
 
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -57,21 +58,28 @@ double Measure() {
   if (driver == nullptr) std::fprintf(stderr, "%s\n", dlerror()), std::exit(1);
   Check(Find<int(unsigned)>(driver, "cuInit")(0), "cuInit");
   Context context{};
-  Check(Find<int(Context*, Device)>(driver, "cuDevicePrimaryCtxRetain")(&context, 0), "cuDevicePrimaryCtxRetain");
+  Check(Find<int(Context*, Device)>(driver, "cuDevicePrimaryCtxRetain")(&context, 0),
+        "cuDevicePrimaryCtxRetain");
   Check(Find<int(Context)>(driver, "cuCtxSetCurrent")(context), "cuCtxSetCurrent");
   Module module{};
-  Check(Find<int(Module*, const void*)>(driver, "cuModuleLoadData")(&module, kEmptyKernel), "cuModuleLoadData");
+  Check(Find<int(Module*, const void*)>(driver, "cuModuleLoadData")(&module, kEmptyKernel),
+        "cuModuleLoadData");
   Function kernel{};
-  Check(Find<int(Function*, Module, const char*)>(driver, "cuModuleGetFunction")(&kernel, module, "empty"), "cuModuleGetFunction");
+  Check(Find<int(Function*, Module, const char*)>(driver, "cuModuleGetFunction")(&kernel, module,
+                                                                                 "empty"),
+        "cuModuleGetFunction");
   Stream stream{};
-  Check(Find<int(Stream*, unsigned)>(driver, "cuStreamCreate")(&stream, kStreamNonBlocking), "cuStreamCreate");
-  using Launch = int(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**);
+  Check(Find<int(Stream*, unsigned)>(driver, "cuStreamCreate")(&stream, kStreamNonBlocking),
+        "cuStreamCreate");
+  using Launch = int(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                     Stream, void**, void**);
   Launch* launch = Find<Launch>(driver, "cuLaunchKernel");
   auto* synchronize = Find<int(Stream)>(driver, "cuStreamSynchronize");
   std::vector<double> times;
   for (int burst = 0; burst < kBursts; ++burst) {
     const double begin = NowNs();
-    for (int i = 0; i < kBurst; ++i) Check(launch(kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), "cuLaunchKernel");
+    for (int i = 0; i < kBurst; ++i)
+      Check(launch(kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), "cuLaunchKernel");
     times.push_back((NowNs() - begin) / kBurst);
     Check(synchronize(stream), "cuStreamSynchronize");
   }
@@ -104,7 +112,8 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 5; ++i) {
     const double plain = RunSelf("");
     const double gated = RunSelf(std::string("DIVVY_CLASS=batch LD_PRELOAD='") + library + "'");
-    std::printf("launch: %.0f ns without the gate, %.0f ns with it, %+.0f ns\n", plain, gated, gated - plain);
+    std::printf("launch: %.0f ns without the gate, %.0f ns with it, %+.0f ns\n", plain, gated,
+                gated - plain);
     added.push_back(gated - plain);
   }
   std::sort(added.begin(), added.end());

@@ -1,24 +1,25 @@
 #include "gate/board.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 #include <cerrno>
 #include <climits>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
 #include <initializer_list>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 namespace divvy::gate {
 namespace {
 
 constexpr int kOpenTries = 200;
 constexpr long kOpenPauseNs = 1'000'000;
+constexpr std::uint64_t kForeignGoneNs = 10'000'000'000;
 constexpr std::int64_t kAbandonedAfterNs = 50'000'000;
 
 void Pause() {
@@ -38,7 +39,13 @@ void CountJobs(Board* board) {
   board->batch_jobs.store(batch, std::memory_order_release);
 }
 
-// A lock whose holder died is taken over: what it guards is a handful of words, each valid by itself, and two counts.
+std::uint64_t OwnPidNamespace() {
+  struct stat status{};
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+// A lock whose holder died is taken over: what it guards is a handful of words, each valid by
+// itself, and two counts.
 bool Lock(Board* board) {
   const int result = pthread_mutex_lock(&board->lock);
   if (result == EOWNERDEAD) {
@@ -73,7 +80,8 @@ Board* Map(int fd) {
 Board* Create(const char* path) {
   const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return nullptr;
-  flock(fd, LOCK_EX);  // until it is made: whoever finds it unfinished and not locked knows that its maker died
+  flock(fd, LOCK_EX);  // until it is made: whoever finds it unfinished and not locked knows that
+                       // its maker died
   Board* board = nullptr;
   // The umask may have taken bits away, which would lock out ourselves.
   if (fchmod(fd, 0600) == 0 && ftruncate(fd, sizeof(Board)) == 0) board = Map(fd);
@@ -87,8 +95,8 @@ Board* Create(const char* path) {
   return board;
 }
 
-// Removes a board that its maker left unfinished. Of several that come upon it, one does: the others find that the path
-// leads elsewhere once they have its lock.
+// Removes a board that its maker left unfinished. Of several that come upon it, one does: the
+// others find that the path leads elsewhere once they have its lock.
 void RemoveAbandoned(const char* path) {
   const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return;
@@ -98,10 +106,13 @@ void RemoveAbandoned(const char* path) {
   clock_gettime(CLOCK_REALTIME, &now);
   if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &opened) == 0 && lstat(path, &named) == 0 &&
       opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
-    // Just made: its maker has not come to lock it yet. (Which also tells a file from a new one of the same number.)
-    const std::int64_t age_ns = (now.tv_sec - opened.st_ctim.tv_sec) * 1'000'000'000 + (now.tv_nsec - opened.st_ctim.tv_nsec);
+    // Just made: its maker has not come to lock it yet. (Which also tells a file from a new one of
+    // the same number.)
+    const std::int64_t age_ns = (now.tv_sec - opened.st_ctim.tv_sec) * 1'000'000'000 +
+                                (now.tv_nsec - opened.st_ctim.tv_nsec);
     std::uint32_t magic = 0;
-    const bool made = pread(fd, &magic, sizeof magic, offsetof(Board, magic)) == sizeof magic && magic == kBoardMagic;
+    const bool made = pread(fd, &magic, sizeof magic, offsetof(Board, magic)) == sizeof magic &&
+                      magic == kBoardMagic;
     if (!made && (age_ns < 0 || age_ns > kAbandonedAfterNs)) unlink(path);
   }
   close(fd);
@@ -119,7 +130,8 @@ Found Attach(const char* path, Board** board, char* error, unsigned size) {
   struct stat status{};
   fstat(fd, &status);
   if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
-    snprintf(error, size, "the board %s must be a file of user %u that nobody else may open (mode 0600)", path,
+    snprintf(error, size,
+             "the board %s must be a file of user %u that nobody else may open (mode 0600)", path,
              static_cast<unsigned>(geteuid()));
     close(fd);
     return Found::kWrong;
@@ -129,8 +141,10 @@ Found Attach(const char* path, Board** board, char* error, unsigned size) {
     return Found::kUnfinished;
   }
   if (static_cast<std::size_t>(status.st_size) != sizeof(Board)) {
-    snprintf(error, size, "the board %s has %lld bytes where this version of Divvy has %zu: end the jobs of the other version", path,
-             static_cast<long long>(status.st_size), sizeof(Board));
+    snprintf(error, size,
+             "the board %s has %lld bytes where this version of Divvy has %zu: end the jobs of the "
+             "other version",
+             path, static_cast<long long>(status.st_size), sizeof(Board));
     close(fd);
     return Found::kWrong;
   }
@@ -145,8 +159,10 @@ Found Attach(const char* path, Board** board, char* error, unsigned size) {
     return Found::kUnfinished;
   }
   if ((*board)->version != kBoardVersion || (*board)->bytes != sizeof(Board)) {
-    snprintf(error, size, "the board %s is of version %u where this Divvy has %u: end the jobs of the other version", path,
-             (*board)->version, kBoardVersion);
+    snprintf(
+        error, size,
+        "the board %s is of version %u where this Divvy has %u: end the jobs of the other version",
+        path, (*board)->version, kBoardVersion);
     CloseBoard(*board);
     return Found::kWrong;
   }
@@ -162,7 +178,7 @@ void Free(Slot& slot) {
 int ReapLocked(Board* board) {
   int freed = 0;
   for (Slot& slot : board->slots) {
-    if (slot.live.load(std::memory_order_acquire) == 0 || IsAlive(slot.pid, slot.start_time)) continue;
+    if (slot.live.load(std::memory_order_acquire) == 0 || !IsGone(slot)) continue;
     Free(slot);
     ++freed;
   }
@@ -170,12 +186,14 @@ int ReapLocked(Board* board) {
   return freed;
 }
 
-// Batch jobs take turns by virtual time; one that joins late starts level with the others instead of far behind them.
+// Batch jobs take turns by virtual time; one that joins late starts level with the others instead
+// of far behind them.
 std::uint64_t LeastVirtualTime(const Board* board) {
   std::uint64_t least = 0;
   bool any = false;
   for (const Slot& slot : board->slots) {
-    if (slot.live.load(std::memory_order_relaxed) == 0 || slot.job.job_class != JobClass::kBatch) continue;
+    if (slot.live.load(std::memory_order_relaxed) == 0 || slot.job.job_class != JobClass::kBatch)
+      continue;
     const std::uint64_t time = slot.virtual_ns.load(std::memory_order_relaxed);
     if (!any || time < least) least = time;
     any = true;
@@ -189,8 +207,9 @@ void Clear(Slot& slot) {
   slot.heartbeat_ns.store(NowNs(), std::memory_order_relaxed);
   slot.closed_since_ns.store(0, std::memory_order_relaxed);
   for (std::atomic<std::uint64_t>* counter :
-       {&slot.launches, &slot.graphs, &slot.markers, &slot.gpu_ns, &slot.virtual_ns, &slot.last_launch_ns, &slot.closed_ns,
-        &slot.memory_bytes, &slot.requests, &slot.late, &slot.p50_ns, &slot.p99_ns, &slot.rescued}) {
+       {&slot.launches, &slot.graphs, &slot.markers, &slot.gpu_ns, &slot.virtual_ns,
+        &slot.last_launch_ns, &slot.closed_ns, &slot.memory_bytes, &slot.requests, &slot.late,
+        &slot.p50_ns, &slot.p99_ns, &slot.rescued}) {
     counter->store(0, std::memory_order_relaxed);
   }
   slot.marked.store(0, std::memory_order_relaxed);
@@ -221,7 +240,8 @@ Board* OpenBoard(const char* path, char* error, unsigned error_size) {
         break;
     }
   }
-  snprintf(error, error_size, "the board %s is half made and stays so: remove it if no job is using it", path);
+  snprintf(error, error_size,
+           "the board %s is half made and stays so: remove it if no job is using it", path);
   return nullptr;
 }
 
@@ -244,6 +264,7 @@ int Join(Board* board, const JobIdentity& job) {
     Clear(slot);
     slot.pid = getpid();
     slot.start_time = StartTime(slot.pid);
+    slot.pid_namespace = OwnPidNamespace();
     slot.job = job;
     slot.virtual_ns.store(virtual_ns, std::memory_order_relaxed);
     slot.live.store(1, std::memory_order_release);
@@ -255,14 +276,17 @@ int Join(Board* board, const JobIdentity& job) {
 
 void Leave(Board* board, int slot) {
   if (slot < 0 || !Lock(board)) return;
-  if (board->slots[slot].live.load(std::memory_order_relaxed) == 1 && board->slots[slot].pid == getpid()) {
+  if (board->slots[slot].live.load(std::memory_order_relaxed) == 1 &&
+      board->slots[slot].pid == getpid()) {
     Free(board->slots[slot]);
     CountJobs(board);
   }
   Unlock(board);
 }
 
-bool IsCurrent(const Board* board) { return board->magic.load(std::memory_order_acquire) == kBoardMagic; }
+bool IsCurrent(const Board* board) {
+  return board->magic.load(std::memory_order_acquire) == kBoardMagic;
+}
 
 int Reap(Board* board) {
   if (!Lock(board)) return 0;
@@ -275,10 +299,12 @@ bool RemoveIfEmpty(Board* board, const char* path) {
   if (!Lock(board)) return false;
   ReapLocked(board);
   bool empty = IsCurrent(board);
-  for (const Slot& slot : board->slots) empty = empty && slot.live.load(std::memory_order_relaxed) == 0;
+  for (const Slot& slot : board->slots)
+    empty = empty && slot.live.load(std::memory_order_relaxed) == 0;
   if (empty) {
-    // Whoever has it open and comes to join next sees that it is gone, and makes a new one. In this order: a board
-    // without its magic may be removed by others, and what we unlinked then might be theirs.
+    // Whoever has it open and comes to join next sees that it is gone, and makes a new one. In this
+    // order: a board without its magic may be removed by others, and what we unlinked then might be
+    // theirs.
     unlink(path);
     board->magic.store(0, std::memory_order_release);
   }
@@ -309,12 +335,21 @@ std::uint64_t StartTime(std::int32_t pid) {
   return strtoull(field, nullptr, 10);
 }
 
-bool IsAlive(std::int32_t pid, std::uint64_t start_time) { return start_time != 0 && StartTime(pid) == start_time; }
+bool IsAlive(std::int32_t pid, std::uint64_t start_time) {
+  return start_time != 0 && StartTime(pid) == start_time;
+}
+
+bool IsGone(const Slot& slot) {
+  static const std::uint64_t own = OwnPidNamespace();
+  if (slot.pid_namespace == own) return !IsAlive(slot.pid, slot.start_time);
+  return NowNs() > slot.heartbeat_ns.load(std::memory_order_relaxed) + kForeignGoneNs;
+}
 
 std::uint64_t NowNs() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 void BoardPath(const char* directory, const unsigned char (&uuid)[16], char* path, unsigned size) {

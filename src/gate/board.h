@@ -2,37 +2,39 @@
 
 // The board: one file of shared memory per GPU on which the jobs that share it see each other.
 //
-// Every job has a slot and is the only one to write it. There is no lock on the way of a launch: a robust mutex
-// guards joining, leaving and the removal of the dead, nothing else. The GPU itself reads `level`: a batch job puts
-// waits on it between its kernels, so that a latency job pauses training by one store and resumes it by another,
-// and neither has to wake anybody.
+// Every job has a slot and is the only one to write it. There is no lock on the way of a launch: a
+// robust mutex guards joining, leaving and the removal of the dead, nothing else. The GPU itself
+// reads `level`: a batch job puts waits on it between its kernels, so that a latency job pauses
+// training by one store and resumes it by another, and neither has to wake anybody.
 //
-// Used by the gate library inside foreign processes: no exceptions, no allocation, no dependency but libc.
+// Used by the gate library inside foreign processes: no exceptions, no allocation, no dependency
+// but libc.
 
+#include <pthread.h>
 #include <atomic>
 #include <cstdint>
-#include <pthread.h>
 
 namespace divvy::gate {
 
 inline constexpr int kSlots = 64;
 inline constexpr std::uint32_t kBoardVersion = 1;
 
-// Levels are compared by the GPU as `level >= class of the kernel`. Everything passes at kOpen, nothing at kClosed.
+// Levels are compared by the GPU as `level >= class of the kernel`. Everything passes at kOpen,
+// nothing at kClosed.
 inline constexpr std::uint32_t kClosed = 0;
 inline constexpr std::uint32_t kOpen = 1U << 20;
 
-// How far a latency job lets batch jobs in, in thousandths: 0 keeps them out whenever it works, kNoProtection
-// never does (and batch jobs then spare themselves the markers).
+// How far a latency job lets batch jobs in, in thousandths: 0 keeps them out whenever it works,
+// kNoProtection never does (and batch jobs then spare themselves the markers).
 inline constexpr std::uint32_t kNoProtection = 1000;
 
 enum class JobClass : std::uint32_t { kNone = 0, kLatency = 1, kBatch = 2 };
 
 struct JobIdentity {
   JobClass job_class = JobClass::kNone;
-  std::uint32_t weight = 100;        // of a batch job, in hundredths
-  std::uint64_t slo_ns = 0;          // of a latency job; 0: pinned by a preset
-  std::uint64_t memory_quota = 0;    // bytes; 0: none
+  std::uint32_t weight = 100;      // of a batch job, in hundredths
+  std::uint64_t slo_ns = 0;        // of a latency job; 0: pinned by a preset
+  std::uint64_t memory_quota = 0;  // bytes; 0: none
   char name[48] = {};
 };
 
@@ -40,43 +42,49 @@ struct Slot {
   // Who: written under the board's lock when the job joins.
   alignas(64) std::atomic<std::uint32_t> live;  // 0 free, 1 taken
   std::int32_t pid;
-  std::uint64_t start_time;  // of the process, in clock ticks since boot: pids are used again
+  std::uint64_t start_time;     // of the process, in clock ticks since boot: pids are used again
+  std::uint64_t pid_namespace;  // in which the pid counts: a container's are its own
   JobIdentity job;
 
   // The gate word of a latency job, on a line of its own: the GPU polls it.
   alignas(64) std::atomic<std::uint32_t> level;
-  std::atomic<std::uint32_t> turns;             // counts the closings, so that a late opener sees that it is late
-  std::atomic<std::uint64_t> closed_since_ns;   // CLOCK_MONOTONIC; 0 while open
-  std::atomic<std::uint32_t> openness;          // 0 .. kNoProtection
-  std::atomic<std::uint64_t> heartbeat_ns;      // the job's keeper was here; a stopped process cannot hold the gate
+  std::atomic<std::uint32_t>
+      turns;  // counts the closings, so that a late opener sees that it is late
+  std::atomic<std::uint64_t> closed_since_ns;  // CLOCK_MONOTONIC; 0 while open
+  std::atomic<std::uint32_t> openness;         // 0 .. kNoProtection
+  std::atomic<std::uint64_t>
+      heartbeat_ns;  // the job's keeper was here; a stopped process cannot hold the gate
 
   // What the job did, for those who look.
-  alignas(64) std::atomic<std::uint64_t> launches;   // kernels and graphs
-  std::atomic<std::uint64_t> graphs;                 // graphs among them
-  std::atomic<std::uint64_t> markers;                // waits put into its streams
-  std::atomic<std::uint64_t> gpu_ns;                 // predicted GPU time of what it launched
-  std::atomic<std::uint64_t> virtual_ns;             // the same over its weight, from where it joined: batch jobs in turn
-  std::atomic<std::uint64_t> last_launch_ns;         // CLOCK_MONOTONIC
-  std::atomic<std::uint64_t> closed_ns;              // how long it kept the gate closed in all
-  std::atomic<std::uint64_t> memory_bytes;           // allocated now, by what the gate saw
+  alignas(64) std::atomic<std::uint64_t> launches;  // kernels and graphs
+  std::atomic<std::uint64_t> graphs;                // graphs among them
+  std::atomic<std::uint64_t> markers;               // waits put into its streams
+  std::atomic<std::uint64_t> gpu_ns;                // predicted GPU time of what it launched
+  std::atomic<std::uint64_t>
+      virtual_ns;  // the same over its weight, from where it joined: batch jobs in turn
+  std::atomic<std::uint64_t> last_launch_ns;  // CLOCK_MONOTONIC
+  std::atomic<std::uint64_t> closed_ns;       // how long it kept the gate closed in all
+  std::atomic<std::uint64_t> memory_bytes;    // allocated now, by what the gate saw
 
-  alignas(64) std::atomic<std::uint64_t> requests;   // of a latency job
-  std::atomic<std::uint64_t> late;                   // requests above the SLO
-  std::atomic<std::uint64_t> p50_ns;                 // of the last requests
+  alignas(64) std::atomic<std::uint64_t> requests;  // of a latency job
+  std::atomic<std::uint64_t> late;                  // requests above the SLO
+  std::atomic<std::uint64_t> p50_ns;                // of the last requests
   std::atomic<std::uint64_t> p99_ns;
-  std::atomic<std::uint64_t> rescued;                // times that somebody else opened a gate left closed
-  std::atomic<std::uint32_t> marked;                 // 1: requests are marked by the program, 0: inferred
-  std::atomic<std::uint32_t> mode;                   // GateMode
+  std::atomic<std::uint64_t> rescued;  // times that somebody else opened a gate left closed
+  std::atomic<std::uint32_t> marked;   // 1: requests are marked by the program, 0: inferred
+  std::atomic<std::uint32_t> mode;     // GateMode
 };
 
 // How a batch job is held back.
 enum class GateMode : std::uint32_t { kUnknown = 0, kDevice = 1, kHost = 2, kPass = 3 };
 
 struct Board {
-  std::atomic<std::uint32_t> magic;  // published last; anything else than kBoardMagic is not a board (any more)
+  std::atomic<std::uint32_t>
+      magic;  // published last; anything else than kBoardMagic is not a board (any more)
   std::uint32_t version;
   std::uint32_t bytes;
-  std::atomic<std::uint32_t> latency_jobs;  // how many slots belong to latency jobs: 0 frees batch jobs of all work
+  std::atomic<std::uint32_t>
+      latency_jobs;  // how many slots belong to latency jobs: 0 frees batch jobs of all work
   std::atomic<std::uint32_t> batch_jobs;
   alignas(64) pthread_mutex_t lock;
   alignas(64) Slot slots[kSlots];
@@ -85,14 +93,14 @@ struct Board {
 inline constexpr std::uint32_t kBoardMagic = 0x44565942;
 static_assert(sizeof(Board) < 64 * 1024);
 
-// Opens the board at `path`, making it if there is none. Returns nullptr and fills `error` (what, and what would be
-// right) when it cannot: the caller then runs ungated. Refuses a file of another owner, of looser permissions than
-// 0600, of another version or size.
+// Opens the board at `path`, making it if there is none. Returns nullptr and fills `error` (what,
+// and what would be right) when it cannot: the caller then runs ungated. Refuses a file of another
+// owner, of looser permissions than 0600, of another version or size.
 Board* OpenBoard(const char* path, char* error, unsigned error_size);
 void CloseBoard(Board* board);
 
-// Takes a free slot for this process, first freeing those of the dead. Returns its index, or -1 when the board is full
-// or has been removed meanwhile (then open it again: `IsCurrent` tells).
+// Takes a free slot for this process, first freeing those of the dead. Returns its index, or -1
+// when the board is full or has been removed meanwhile (then open it again: `IsCurrent` tells).
 int Join(Board* board, const JobIdentity& job);
 // Gives the slot back and opens its gate. Safe to call twice.
 void Leave(Board* board, int slot);
@@ -105,6 +113,9 @@ int Reap(Board* board);
 bool RemoveIfEmpty(Board* board, const char* path);
 
 bool IsAlive(std::int32_t pid, std::uint64_t start_time);
+// Whether the slot's job is gone for sure. One of another pid namespace cannot be looked up: it is
+// gone when its keeper has not been seen for long.
+bool IsGone(const Slot& slot);
 // Start time of a process as in /proc/PID/stat, 0 if it is gone or a zombie.
 std::uint64_t StartTime(std::int32_t pid);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -39,6 +40,13 @@ int End(pid_t child) {
 }
 
 int RunChild(const std::function<int()>& body) { return End(Start(body)); }
+
+std::vector<std::atomic<std::uint64_t>*> Counters(Slot& slot) {
+  return {&slot.launches,   &slot.graphs,         &slot.markers,   &slot.gpu_ns,
+          &slot.virtual_ns, &slot.last_launch_ns, &slot.closed_ns, &slot.memory_bytes,
+          &slot.requests,   &slot.late,           &slot.p50_ns,    &slot.p99_ns,
+          &slot.rescued};
+}
 
 int LiveSlots(const Board& board) {
   int live = 0;
@@ -172,7 +180,8 @@ TEST_F(BoardTest, SaysWhyItCannotBeMade) {
 }
 
 TEST_F(BoardTest, WhatAMakerLeftUnfinishedIsMadeAnew) {
-  for (const off_t size : {off_t{0}, off_t{sizeof(Board)}}) {  // Died before and after giving it its size.
+  for (const off_t size :
+       {off_t{0}, off_t{sizeof(Board)}}) {  // Died before and after giving it its size.
     const int fd = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
     ASSERT_GE(fd, 0);
     ASSERT_EQ(ftruncate(fd, size), 0);
@@ -255,9 +264,7 @@ TEST_F(BoardTest, ASlotIsHandedOnClean) {
   ASSERT_GE(first, 0);
   Slot& slot = board->slots[first];
   slot.openness.store(kNoProtection);
-  for (auto* counter : {&slot.launches, &slot.graphs, &slot.markers, &slot.gpu_ns, &slot.virtual_ns,
-                        &slot.last_launch_ns, &slot.closed_ns, &slot.memory_bytes, &slot.requests,
-                        &slot.late, &slot.p50_ns, &slot.p99_ns, &slot.rescued}) {
+  for (auto* counter : Counters(slot)) {
     counter->store(7);
   }
   slot.marked.store(1);
@@ -267,9 +274,7 @@ TEST_F(BoardTest, ASlotIsHandedOnClean) {
   ASSERT_EQ(Join(board, Job(JobClass::kBatch)), first);
 
   EXPECT_EQ(slot.openness.load(), 0U);
-  for (auto* counter : {&slot.launches, &slot.graphs, &slot.markers, &slot.gpu_ns, &slot.virtual_ns,
-                        &slot.last_launch_ns, &slot.closed_ns, &slot.memory_bytes, &slot.requests,
-                        &slot.late, &slot.p50_ns, &slot.p99_ns, &slot.rescued}) {
+  for (auto* counter : Counters(slot)) {
     EXPECT_EQ(counter->load(), 0U);
   }
   EXPECT_EQ(slot.marked.load(), 0U);
@@ -484,7 +489,8 @@ TEST_F(BoardTest, CountersAreCountedByManyThreadsWhileOthersLook) {
   std::vector<std::thread> writers;
   for (int i = 0; i < 4; ++i) {
     writers.emplace_back([&] {
-      for (std::uint64_t k = 0; k < kEach; ++k) slot.launches.fetch_add(1, std::memory_order_relaxed);
+      for (std::uint64_t k = 0; k < kEach; ++k)
+        slot.launches.fetch_add(1, std::memory_order_relaxed);
     });
   }
   for (std::thread& writer : writers) writer.join();
@@ -499,8 +505,8 @@ TEST_F(BoardTest, PathNamesUserAndGpu) {
   const unsigned char uuid[16] = {0xde, 0xad, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0xff};
   char path[256];
   BoardPath("/dev/shm", uuid, path, sizeof path);
-  EXPECT_EQ(path, "/dev/shm/divvy-" + std::to_string(geteuid()) +
-                      "-dead000102030405060708090a0b0cff");
+  EXPECT_EQ(path,
+            "/dev/shm/divvy-" + std::to_string(geteuid()) + "-dead000102030405060708090a0b0cff");
   char small[24];  // Too small: cut off, never written past.
   std::memset(small, 'x', sizeof small);
   BoardPath("/dev/shm", uuid, small, 20);

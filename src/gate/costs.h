@@ -19,37 +19,48 @@ struct LaunchShape {
 
 struct Cost {
   std::atomic<std::uint64_t> key;
-  std::atomic<std::uint32_t> ns;        // 0 while unknown
+  std::atomic<std::uint32_t> ns;  // 0 while unknown
+  std::atomic<std::uint32_t>
+      recent_ns;  // as it took of late, whoever ran beside it; 0 while unknown
   std::atomic<std::uint32_t> samples;
   std::atomic<std::uint32_t> launches;  // wraps
-  std::atomic<std::uint16_t> fill;      // thousandths of the block slots of the GPU; 1000 and more: all of it
-  std::atomic<std::uint8_t> exempt;     // 1: never held back (collective operations: a waiting rank stops all others)
+  std::atomic<std::uint16_t>
+      fill;  // thousandths of the block slots of the GPU; 1000 and more: all of it
+  std::atomic<std::uint8_t>
+      exempt;  // 1: never held back (collective operations: a waiting rank stops all others)
 };
 
 // A kernel that nobody has timed is taken for this.
 inline constexpr std::uint32_t kUnknownNs = 50'000;
-// A kernel is light, and may run beside an active latency job, if it is short and leaves most of the GPU free.
+// A kernel is light, and may run beside an active latency job, if it is short and leaves most of
+// the GPU free.
 inline constexpr std::uint32_t kLightNs = 20'000;
 inline constexpr std::uint16_t kLightFill = 100;
 
 [[nodiscard]] bool IsLight(const Cost& cost);
 [[nodiscard]] std::uint32_t PredictedNs(const Cost& cost);
+// What a job is charged for it when batch jobs take turns. All of them run slower beside each
+// other, so all are charged by what they see now: by their times alone, one that never ran alone
+// would pay for the others.
+[[nodiscard]] std::uint32_t ChargedNs(const Cost& cost);
 
-// Takes a measured duration in. Other jobs on the GPU make measurements longer, never shorter: so a shorter one is
-// believed at once and a longer one by a sixteenth.
+// Takes a measured duration in. Other jobs on the GPU make measurements longer, never shorter: so a
+// shorter one is believed at once and a longer one by a sixteenth.
 void Learn(Cost& cost, std::uint32_t measured_ns);
-// Whether this launch should be timed: the first few of a kind, then every so many-th.
-[[nodiscard]] bool WantsSample(Cost& cost);
+// Whether this launch should be timed: the first few of a kind, then every so many-th; more of them
+// where other batch jobs have to be charged alike.
+[[nodiscard]] bool WantsSample(Cost& cost, bool others);
 
 // A fixed table, looked up without a lock by any thread. When it is full, new kinds stay unknown.
 class CostTable {
  public:
   static constexpr std::uint32_t kEntries = 1U << 14;
 
-  // The entry of `key`; `*fresh` is set for the one caller that made it, who then fills in what it knows.
-  // Null when the table is full.
+  // The entry of `key`; `*fresh` is set for the one caller that made it, who then fills in what it
+  // knows. Null when the table is full.
   [[nodiscard]] Cost* Find(std::uint64_t key, bool* fresh);
-  // Forgets what was learned under `key`: its handle was given back and may come again for something else.
+  // Forgets what was learned under `key`: its handle was given back and may come again for
+  // something else.
   void Forget(std::uint64_t key);
   [[nodiscard]] const Cost& At(std::uint32_t index) const { return entries_[index]; }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// What the gate and the simulated driver need to know of the CUDA driver's binary interface: handles, result
-// codes and the few structures that cross it. Declared here, so that nothing of ours needs a CUDA toolkit to be
-// built. Names follow the driver's own, without its CU_ prefixes.
+// What the gate and the simulated driver need to know of the CUDA driver's binary interface:
+// handles, result codes and the few structures that cross it. Declared here, so that nothing of
+// ours needs a CUDA toolkit to be built. Names follow the driver's own, without its CU_ prefixes.
 
 #include <cstddef>
 #include <cstdint>
@@ -70,7 +70,8 @@ enum DeviceAttribute : int {
 enum CaptureStatus : int { kCaptureNone = 0, kCaptureActive = 1, kCaptureInvalidated = 2 };
 enum CaptureMode : int { kCaptureGlobal = 0, kCaptureThreadLocal = 1, kCaptureRelaxed = 2 };
 
-// The two stream handles that are not handles: the default stream of all threads, and the caller's own.
+// The two stream handles that are not handles: the default stream of all threads, and the caller's
+// own.
 inline Stream LegacyStream() { return reinterpret_cast<Stream>(1); }
 inline Stream PerThreadStream() { return reinterpret_cast<Stream>(2); }
 
@@ -119,7 +120,13 @@ struct KernelNodeParams {
   Context context;
 };
 
-enum MemOpType : int { kMemOpWait32 = 1, kMemOpWrite32 = 2, kMemOpFlush = 3, kMemOpWait64 = 4, kMemOpWrite64 = 5 };
+enum MemOpType : int {
+  kMemOpWait32 = 1,
+  kMemOpWrite32 = 2,
+  kMemOpFlush = 3,
+  kMemOpWait64 = 4,
+  kMemOpWrite64 = 5
+};
 
 union MemOp {
   MemOpType type;

@@ -6,7 +6,11 @@ namespace divvy::gate {
 
 LatencyTuning TuningAt(std::uint32_t openness) {
   if (openness >= kNoProtection) {
-    return {.waiting_level = kOpen, .marks_behind = UINT32_MAX, .open_share = 100, .closed_share = 0, .rest_ns = 0};
+    return {.waiting_level = kOpen,
+            .marks_behind = UINT32_MAX,
+            .open_share = 100,
+            .closed_share = 0,
+            .rest_ns = 0};
   }
   LatencyTuning tuning;
   tuning.marks_behind = 4 + openness / 100;
@@ -35,7 +39,9 @@ std::uint32_t LevelFor(const LatencyCounts& counts, const LatencyTuning& tuning)
 std::uint64_t ClosedNs(const LatencyTuning& tuning, std::uint64_t usual_ns) {
   // Below this there is too little to win for the trouble of a timer.
   constexpr std::uint64_t kWorthwhileNs = 300'000;
-  return tuning.closed_share >= 100 || usual_ns < kWorthwhileNs ? 0 : usual_ns * tuning.closed_share / 100 + 1;
+  return tuning.closed_share >= 100 || usual_ns < kWorthwhileNs
+             ? 0
+             : usual_ns * tuning.closed_share / 100 + 1;
 }
 
 std::uint32_t RestNs(const LatencyTuning& tuning, std::uint64_t request_ns) {

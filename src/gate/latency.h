@@ -2,11 +2,12 @@
 
 // When a latency job needs the GPU, and how far batch jobs may run meanwhile.
 //
-// A job is idle, launching (work is submitted, its CPU goes on), waiting (its CPU is stopped until the GPU has
-// finished) or resting (just done; the next request is likely to follow at once). Only waiting hurts it. While it
-// launches kernel by kernel the GPU mostly idles, and batch work may fill the gaps as long as the job's own kernels
-// are not far behind (known from progress marks, which the GPU writes as it passes them) and its end is not near
-// (known from how many launches its requests usually take): what is late then has no time left to be caught up.
+// A job is idle, launching (work is submitted, its CPU goes on), waiting (its CPU is stopped until
+// the GPU has finished) or resting (just done; the next request is likely to follow at once). Only
+// waiting hurts it. While it launches kernel by kernel the GPU mostly idles, and batch work may
+// fill the gaps as long as the job's own kernels are not far behind (known from progress marks,
+// which the GPU writes as it passes them) and its end is not near (known from how many launches its
+// requests usually take): what is late then has no time left to be caught up.
 
 #include "gate/board.h"
 
@@ -15,11 +16,13 @@
 namespace divvy::gate {
 
 struct LatencyTuning {
-  std::uint32_t waiting_level = kClosed;    // who may run while the job waits
-  std::uint32_t marks_behind = 1;           // progress marks outstanding from which on it counts as waiting
-  std::uint32_t open_share = 0;             // of a request's usual launches, in hundredths: until then all may run
-  std::uint32_t closed_share = 100;         // of its usual wait, in hundredths: after that all may run again
-  std::uint32_t rest_ns = 0;                // longest rest
+  std::uint32_t waiting_level = kClosed;  // who may run while the job waits
+  std::uint32_t marks_behind = 1;  // progress marks outstanding from which on it counts as waiting
+  std::uint32_t open_share =
+      0;  // of a request's usual launches, in hundredths: until then all may run
+  std::uint32_t closed_share =
+      100;                    // of its usual wait, in hundredths: after that all may run again
+  std::uint32_t rest_ns = 0;  // longest rest
 };
 
 // The tuning for an openness of 0 .. kNoProtection.
@@ -33,13 +36,13 @@ inline constexpr std::uint32_t kLaunchesPerMark = 8;
 
 // The job's state, from the counts of its threads in each.
 struct LatencyCounts {
-  std::uint32_t active = 0;   // threads with work submitted and not known to be done
-  std::uint32_t waiting = 0;  // of them: stopped until it is
-  std::uint32_t behind = 0;   // progress marks outstanding
-  std::uint64_t launched = 0; // launches of this request so far
+  std::uint32_t active = 0;    // threads with work submitted and not known to be done
+  std::uint32_t waiting = 0;   // of them: stopped until it is
+  std::uint32_t behind = 0;    // progress marks outstanding
+  std::uint64_t launched = 0;  // launches of this request so far
   std::uint64_t usual_launches = 0;
   bool resting = false;
-  bool early = false;         // the gate was opened before the end of the wait
+  bool early = false;  // the gate was opened before the end of the wait
 };
 
 [[nodiscard]] std::uint32_t LevelFor(const LatencyCounts& counts, const LatencyTuning& tuning);

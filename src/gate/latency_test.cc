@@ -12,7 +12,8 @@ namespace {
 LatencyCounts RandomCounts(std::mt19937_64& random) {
   LatencyCounts counts;
   counts.active = static_cast<std::uint32_t>(random() % 3);
-  counts.waiting = counts.active == 0 ? 0 : static_cast<std::uint32_t>(random() % (counts.active + 1));
+  counts.waiting =
+      counts.active == 0 ? 0 : static_cast<std::uint32_t>(random() % (counts.active + 1));
   counts.behind = random() % 10 == 0 ? UINT32_MAX : static_cast<std::uint32_t>(random() % 20);
   counts.usual_launches = random() % 4 == 0 ? 0 : random() % 2000;
   counts.launched = random() % 3000;
@@ -53,7 +54,8 @@ TEST(LatencyTest, BeyondTheLastStepEverythingStaysOpen) {
 TEST(LatencyTest, AnIdleJobHoldsNobody) {
   for (const std::uint32_t openness : {kTight, kBalanced, 999U, kNoProtection}) {
     EXPECT_EQ(LevelFor({}, TuningAt(openness)), kOpen);
-    EXPECT_EQ(LevelFor({.behind = 100, .launched = 100, .usual_launches = 1}, TuningAt(openness)), kOpen);
+    EXPECT_EQ(LevelFor({.behind = 100, .launched = 100, .usual_launches = 1}, TuningAt(openness)),
+              kOpen);
   }
 }
 
@@ -84,8 +86,8 @@ TEST(LatencyTest, BalancedLetsLightKernelsInWhileItWaits) {
 TEST(LatencyTest, ALaunchingJobHoldsOthersOnlyNearItsEndOrFarBehind) {
   const LatencyTuning tuning{.waiting_level = kClosed, .marks_behind = 4, .open_share = 70};
   const auto level = [&](std::uint64_t launched, std::uint64_t usual, std::uint32_t behind) {
-    return LevelFor(
-        {.active = 1, .behind = behind, .launched = launched, .usual_launches = usual}, tuning);
+    return LevelFor({.active = 1, .behind = behind, .launched = launched, .usual_launches = usual},
+                    tuning);
   };
   EXPECT_EQ(level(0, 100, 0), kOpen);
   EXPECT_EQ(level(69, 100, 3), kOpen);

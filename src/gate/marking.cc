@@ -13,13 +13,16 @@ std::uint32_t ClassOf(std::uint32_t ns) {
   return result;
 }
 
-std::uint32_t MarkerIntervalNs(std::uint32_t least_openness) { return kMarkerIntervalNs + least_openness * 300; }
+std::uint32_t MarkerIntervalNs(std::uint32_t least_openness) {
+  return kMarkerIntervalNs + least_openness * 300;
+}
 
 Marking Mark(StreamGauge& gauge, const Cost& cost, std::uint32_t interval_ns) {
   if (cost.exempt.load(std::memory_order_relaxed) != 0) return {};
   const std::uint32_t ns = PredictedNs(cost);
   const std::uint32_t unmarked = gauge.unmarked_ns.load(std::memory_order_relaxed);
-  // Two threads that launch into one stream at once may both mark or both count: a marker more or less.
+  // Two threads that launch into one stream at once may both mark or both count: a marker more or
+  // less.
   if (unmarked != 0 && unmarked < interval_ns && ns <= interval_ns - unmarked) {
     gauge.unmarked_ns.store(unmarked + ns, std::memory_order_relaxed);
     return {};

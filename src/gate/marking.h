@@ -1,18 +1,21 @@
 #pragma once
 
-// Where a batch job puts its markers: points in a stream at which the GPU looks whether a latency job wants it.
+// Where a batch job puts its markers: points in a stream at which the GPU looks whether a latency
+// job wants it.
 
 #include "gate/costs.h"
 
 namespace divvy::gate {
 
-// At most this much predicted work of a stream runs between two markers, or one kernel that is longer. A marker costs
-// the GPU two to three microseconds; where the latency jobs leave room, they are put further apart.
+// At most this much predicted work of a stream runs between two markers, or one kernel that is
+// longer. A marker costs the GPU two to three microseconds; where the latency jobs leave room, they
+// are put further apart.
 inline constexpr std::uint32_t kMarkerIntervalNs = 100'000;
 [[nodiscard]] std::uint32_t MarkerIntervalNs(std::uint32_t least_openness);
 
-// The class of a kernel: what a latency job's level is compared with. Light kernels have class 1; others of up to
-// 16 us have class 2, each doubling one more: a level of ClassOf(d) therefore lets in what takes up to d.
+// The class of a kernel: what a latency job's level is compared with. Light kernels have class 1;
+// others of up to 16 us have class 2, each doubling one more: a level of ClassOf(d) therefore lets
+// in what takes up to d.
 inline constexpr std::uint32_t kLightClass = 1;
 [[nodiscard]] std::uint32_t ClassOf(std::uint32_t ns);
 

@@ -36,7 +36,8 @@ TEST(MarkingTest, WorkBetweenMarkersIsBounded) {
     int markers = 0;
     std::uint64_t total = 0;
     for (int i = 0; i < 200; ++i) {
-      const Kernel kernel(random() % 50 == 0 ? 0 : 1 + static_cast<std::uint32_t>(random() % longest));
+      const Kernel kernel(random() % 50 == 0 ? 0
+                                             : 1 + static_cast<std::uint32_t>(random() % longest));
       const std::uint64_t ns = PredictedNs(kernel.cost);
       const Marking marking = Mark(gauge, kernel.cost, interval);
       if (marking.marker) {

@@ -28,7 +28,8 @@ std::uint64_t RequestTimes::Quantile(std::uint32_t thousandths, std::uint32_t am
   const auto size = static_cast<std::uint32_t>(std::min<std::uint64_t>({count, among, kKept}));
   if (size == 0) return 0;
   std::uint64_t sorted[kKept];
-  for (std::uint32_t i = 0; i < size; ++i) sorted[i] = ns_[(count - 1 - i) % kKept].load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < size; ++i)
+    sorted[i] = ns_[(count - 1 - i) % kKept].load(std::memory_order_relaxed);
   const std::uint32_t rank = std::min(size - 1, size * thousandths / 1000);
   std::nth_element(sorted, sorted + rank, sorted + size);
   return sorted[rank];
@@ -36,7 +37,8 @@ std::uint64_t RequestTimes::Quantile(std::uint32_t thousandths, std::uint32_t am
 
 void SloControl::Step(const RequestTimes& times) {
   const std::uint64_t count = times.Count();
-  const auto fresh = static_cast<std::uint32_t>(std::min<std::uint64_t>(count - seen_, RequestTimes::kKept));
+  const auto fresh =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(count - seen_, RequestTimes::kKept));
   const std::uint64_t worst = times.Quantile(1000, fresh);
   // A miss is acted on at once: where one step was too far, each request until then is late.
   if (worst <= slo_ns_ && fresh < kStepRequests) return;
@@ -47,7 +49,8 @@ void SloControl::Step(const RequestTimes& times) {
   }
   ++calm_;
   if (calm_ > patience_) {
-    ceiling_ = std::min(kNoProtection, ceiling_ + std::min(kOut, kCeilingOut * (1 + (calm_ - patience_) / 8)));
+    ceiling_ = std::min(kNoProtection,
+                        ceiling_ + std::min(kOut, kCeilingOut * (1 + (calm_ - patience_) / 8)));
   }
   if (calm_ > 2 * patience_ + kLongCalm) patience_ = std::max(patience_ / 2, 1U);
   // Room to spare lets it out faster.
@@ -59,7 +62,8 @@ void SloControl::BackOff(bool missed) {
   const bool alone = missed && seen_ - missed_at_ > kAlone;
   if (missed) missed_at_ = seen_;
   if (alone && calm_ > 0) {
-    // One in a hundred may be late, for reasons of its own: a step back, and if that was not it, it comes again.
+    // One in a hundred may be late, for reasons of its own: a step back, and if that was not it, it
+    // comes again.
     openness_ -= std::min(openness_, kOut);
     return;
   }

@@ -14,16 +14,19 @@ class RequestTimes {
 
   void Add(std::uint64_t ns);
   [[nodiscard]] std::uint64_t Count() const { return count_.load(std::memory_order_acquire); }
-  // The quantile, in thousandths, over the last `among` requests (at most kKept); 0 if there are none.
-  [[nodiscard]] std::uint64_t Quantile(std::uint32_t thousandths, std::uint32_t among = kKept) const;
+  // The quantile, in thousandths, over the last `among` requests (at most kKept); 0 if there are
+  // none.
+  [[nodiscard]] std::uint64_t Quantile(std::uint32_t thousandths,
+                                       std::uint32_t among = kKept) const;
 
  private:
   std::atomic<std::uint64_t> count_{0};
   std::atomic<std::uint64_t> ns_[kKept] = {};
 };
 
-// Moves the openness: in steps out while the slowest of a few requests is well under the SLO, by half in when it nears
-// it, and at once when one misses it. What proved too much is tried again after a while, and later each time it fails.
+// Moves the openness: in steps out while the slowest of a few requests is well under the SLO, by
+// half in when it nears it, and at once when one misses it. What proved too much is tried again
+// after a while, and later each time it fails.
 class SloControl {
  public:
   explicit SloControl(std::uint64_t slo_ns) : slo_ns_(slo_ns) {}
@@ -36,7 +39,7 @@ class SloControl {
 
   std::uint64_t slo_ns_;
   std::uint64_t seen_ = 0;
-  std::uint64_t missed_at_ = 0;   // by the count of requests
+  std::uint64_t missed_at_ = 0;  // by the count of requests
   std::uint32_t openness_ = 0;
   std::uint32_t ceiling_ = 1000;  // what proved too much lies above it
   std::uint32_t calm_ = 0;        // good judgements in a row

@@ -63,7 +63,8 @@ class Service {
 
   double Uniform() { return static_cast<double>(random_() >> 11) * 0x1.0p-53; }
   double Noise() {
-    const double normal = std::sqrt(-2 * std::log(1 - Uniform())) * std::cos(6.283185307 * Uniform());
+    const double normal =
+        std::sqrt(-2 * std::log(1 - Uniform())) * std::cos(6.283185307 * Uniform());
     return std::exp(noise_ * normal);
   }
   double Tail() const { return std::exp(2.326 * noise_); }  // 99th percentile of the noise.
@@ -126,7 +127,8 @@ TEST(SloControlTest, KeepsTheSloAndUsesMostOfTheRoom) {
     const double base = 1e6 * (1 + 19 * service.Uniform());
     const double slope = base * (0.1 + 5 * service.Uniform());
     const double slo = base * service.Tail() * (1.2 + 4 * service.Uniform());
-    const double best = std::clamp((slo / service.Tail() - base) / slope * kNoProtection, 1.0, 1000.0);
+    const double best =
+        std::clamp((slo / service.Tail() - base) / slope * kNoProtection, 1.0, 1000.0);
     Loop loop(slo);
     const Outcome outcome = loop.Run(500, 2000, [&](std::uint32_t openness) {
       return (base + slope * openness / kNoProtection) * service.Noise();
@@ -184,8 +186,12 @@ TEST(SloControlTest, GivesFullProtectionWhereTheSloIsImpossible) {
 TEST(SloControlTest, ClosesSoonWhenTheLoadGrowsAndOpensAgainWhenItFalls) {
   Service service(57, 0.05);
   Loop loop(20e6);
-  const auto light = [&](std::uint32_t openness) { return (5e6 + 5e6 * openness / kNoProtection) * service.Noise(); };
-  const auto heavy = [&](std::uint32_t openness) { return (12e6 + 60e6 * openness / kNoProtection) * service.Noise(); };
+  const auto light = [&](std::uint32_t openness) {
+    return (5e6 + 5e6 * openness / kNoProtection) * service.Noise();
+  };
+  const auto heavy = [&](std::uint32_t openness) {
+    return (12e6 + 60e6 * openness / kNoProtection) * service.Noise();
+  };
   EXPECT_GT(loop.Run(1000, 200, light).openness, 900);
   const Outcome grown = loop.Run(64, 2000, heavy);
   EXPECT_LT(grown.late, 0.01);

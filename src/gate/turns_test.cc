@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
 
-// Batch jobs on one GPU that runs one piece of work at a time. Each launches a piece whenever it may,
-// and the GPU serves whoever is there, favouring `greedy` where it is asked to.
+// Batch jobs on one GPU that runs one piece of work at a time. Each launches a piece whenever it
+// may, and the GPU serves whoever is there, favouring `greedy` where it is asked to.
 class Machine {
  public:
   explicit Machine(const std::vector<std::uint32_t>& weights) : board_(std::make_unique<Board>()) {
@@ -82,7 +82,8 @@ TEST(TurnsTest, VirtualTimeIsGpuTimeOverWeight) {
 
 TEST(TurnsTest, SharesFollowWeights) {
   const std::vector<std::vector<std::uint32_t>> cases{
-      {100, 100}, {200, 100}, {100, 200}, {300, 100}, {100, 100, 100}, {400, 200, 100}, {50, 100, 350}};
+      {100, 100},      {200, 100},      {100, 200},    {300, 100},
+      {100, 100, 100}, {400, 200, 100}, {50, 100, 350}};
   std::mt19937_64 random(21);
   for (const auto& weights : cases) {
     Machine machine(weights);
@@ -94,8 +95,10 @@ TEST(TurnsTest, SharesFollowWeights) {
       all += weights[i];
     }
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      const double share = static_cast<double>(machine.Done(static_cast<int>(i))) / static_cast<double>(total);
-      EXPECT_NEAR(share, static_cast<double>(weights[i]) / all, 0.03) << "job " << i << " of " << weights.size();
+      const double share =
+          static_cast<double>(machine.Done(static_cast<int>(i))) / static_cast<double>(total);
+      EXPECT_NEAR(share, static_cast<double>(weights[i]) / all, 0.03)
+          << "job " << i << " of " << weights.size();
     }
   }
 }
@@ -162,7 +165,8 @@ TEST(TurnsTest, NobodyLeadsByMoreThanItMay) {
 
 TEST(TurnsTest, LatencyJobsAndFreeSlotsTakeNoTurns) {
   Machine machine({100, 100, 100});
-  for (int slot = 0; slot < 3; ++slot) machine.board().slots[slot].last_launch_ns.store(machine.now());
+  for (int slot = 0; slot < 3; ++slot)
+    machine.board().slots[slot].last_launch_ns.store(machine.now());
   machine.board().slots[0].virtual_ns.store(1'000 * kMs);
   EXPECT_TRUE(LeadsTooFar(machine.board(), 0, machine.now()));
   machine.board().slots[1].job.job_class = JobClass::kLatency;

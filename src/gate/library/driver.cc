@@ -1,8 +1,8 @@
 #include "gate/library/driver.h"
 
 #include <dlfcn.h>
-#include <initializer_list>
 #include <pthread.h>
+#include <initializer_list>
 
 namespace divvy::gate {
 namespace {
@@ -52,7 +52,8 @@ void LoadDriver() {
 Lookup FindLookup() {
   // One of these is the symbol's version on every glibc there is for x86-64 and arm64.
   for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"}) {
-    if (void* found = dlvsym(RTLD_NEXT, "dlsym", version); found != nullptr) return reinterpret_cast<Lookup>(found);
+    if (void* found = dlvsym(RTLD_NEXT, "dlsym", version); found != nullptr)
+      return reinterpret_cast<Lookup>(found);
   }
   return nullptr;
 }
@@ -69,6 +70,8 @@ void* RealDlsym(void* library, const char* name) {
   return lookup == nullptr ? nullptr : lookup(library, name);
 }
 
-void* DriverSymbol(const char* name) { return RealDriver() == nullptr ? nullptr : RealDlsym(handle, name); }
+void* DriverSymbol(const char* name) {
+  return RealDriver() == nullptr ? nullptr : RealDlsym(handle, name);
+}
 
 }  // namespace divvy::gate

@@ -15,8 +15,10 @@ struct Driver {
   cuda::Result (*cuDriverGetVersion)(int*);
   cuda::Result (*cuThreadExchangeStreamCaptureMode)(cuda::CaptureMode*);
   cuda::Result (*cuStreamIsCapturing)(cuda::Stream, cuda::CaptureStatus*);
-  cuda::Result (*cuStreamWaitValue32_v2)(cuda::Stream, cuda::DevicePointer, std::uint32_t, unsigned);
-  cuda::Result (*cuStreamWriteValue32_v2)(cuda::Stream, cuda::DevicePointer, std::uint32_t, unsigned);
+  cuda::Result (*cuStreamWaitValue32_v2)(cuda::Stream, cuda::DevicePointer, std::uint32_t,
+                                         unsigned);
+  cuda::Result (*cuStreamWriteValue32_v2)(cuda::Stream, cuda::DevicePointer, std::uint32_t,
+                                          unsigned);
   cuda::Result (*cuStreamCreate)(cuda::Stream*, unsigned);
   cuda::Result (*cuStreamDestroy_v2)(cuda::Stream);
   cuda::Result (*cuStreamSynchronize)(cuda::Stream);
@@ -27,7 +29,8 @@ struct Driver {
   cuda::Result (*cuEventElapsedTime)(float*, cuda::Event, cuda::Event);
   cuda::Result (*cuMemHostRegister_v2)(void*, std::size_t, unsigned);
   cuda::Result (*cuMemHostGetDevicePointer_v2)(cuda::DevicePointer*, void*, unsigned);
-  cuda::Result (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(int*, cuda::Function, int, std::size_t);
+  cuda::Result (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(int*, cuda::Function, int,
+                                                              std::size_t);
   cuda::Result (*cuKernelGetName)(const char**, cuda::Kernel);
   cuda::Result (*cuFuncGetName)(const char**, cuda::Function);
   cuda::Result (*cuMemGetInfo_v2)(std::size_t*, std::size_t*);
@@ -52,7 +55,8 @@ class RelaxedCapture {
 
  private:
   void Exchange() {
-    if (driver_.cuThreadExchangeStreamCaptureMode != nullptr) driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+    if (driver_.cuThreadExchangeStreamCaptureMode != nullptr)
+      driver_.cuThreadExchangeStreamCaptureMode(&mode_);
   }
   const Driver& driver_;
   cuda::CaptureMode mode_ = cuda::kCaptureRelaxed;

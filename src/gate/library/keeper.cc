@@ -1,17 +1,17 @@
-// The gate's one thread in a process: ends rests and early closings, moves the openness, and sees that no gate stays closed for want of
-// somebody to open it.
+// The gate's one thread in a process: ends rests and early closings, moves the openness, and sees
+// that no gate stays closed for want of somebody to open it.
 
 #include "gate/library/occupancy.h"
 #include "gate/library/state.h"
 
-#include <climits>
-#include <csignal>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include <climits>
+#include <csignal>
 
 namespace divvy::gate {
 namespace {
@@ -26,7 +26,8 @@ constexpr std::uint64_t kLongestNs = 1'000'000'000;
 constexpr std::uint64_t kReapNs = 1'000'000'000;
 
 void WaitForBell(std::uint32_t seen, std::uint64_t ns) {
-  const timespec timeout{static_cast<time_t>(ns / 1'000'000'000U), static_cast<long>(ns % 1'000'000'000U)};
+  const timespec timeout{static_cast<time_t>(ns / 1'000'000'000U),
+                         static_cast<long>(ns % 1'000'000'000U)};
   syscall(SYS_futex, &process.keeper_bell, FUTEX_WAIT_PRIVATE, seen, &timeout, nullptr, 0);
 }
 
@@ -34,13 +35,14 @@ void WaitForBell(std::uint32_t seen, std::uint64_t ns) {
 void Judge(Board& board, Slot& slot, std::uint64_t now_ns) {
   const std::uint64_t since = slot.closed_since_ns.load(std::memory_order_acquire);
   if (since == 0 || now_ns < since + kSuspectNs) return;
-  if (!IsAlive(slot.pid, slot.start_time)) {
+  if (IsGone(slot)) {
     Reap(&board);
     return;
   }
   const bool stale = now_ns > slot.heartbeat_ns.load(std::memory_order_relaxed) + kStaleNs;
   if (!stale && now_ns < since + kLongestNs) return;
-  if (slot.level.exchange(kOpen, std::memory_order_acq_rel) != kOpen) slot.rescued.fetch_add(1, std::memory_order_relaxed);
+  if (slot.level.exchange(kOpen, std::memory_order_acq_rel) != kOpen)
+    slot.rescued.fetch_add(1, std::memory_order_relaxed);
   slot.closed_since_ns.store(0, std::memory_order_relaxed);
 }
 
@@ -113,7 +115,8 @@ void StartKeeper() {
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN + 64 * 1024);
   pthread_t thread{};
-  if (pthread_create(&thread, &attributes, Run, nullptr) != 0) Say("cannot start a thread: a dead job's gate may stay closed until it is reaped");
+  if (pthread_create(&thread, &attributes, Run, nullptr) != 0)
+    Say("cannot start a thread: a dead job's gate may stay closed until it is reaped");
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -1,31 +1,41 @@
-// How programs come to call the gate instead of the driver: by the loader's look-up, and by the driver's own.
+// How programs come to call the gate instead of the driver: by the loader's look-up, and by the
+// driver's own.
 
 #include "gate/library/hooks.h"
 
-#include <cstring>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <cstring>
 
 namespace divvy::gate {
 
-// Declared for their addresses alone: the functions are defined, with their own types, where they belong.
-#define DIVVY_HOOKS(X)                                                                                                        \
-  X(cuLaunchKernel) X(cuLaunchKernel_ptsz) X(cuLaunchKernelEx) X(cuLaunchKernelEx_ptsz) X(cuLaunchCooperativeKernel)          \
-  X(cuLaunchCooperativeKernel_ptsz) X(cuGraphLaunch) X(cuGraphLaunch_ptsz) X(cuGraphExecDestroy) X(cuStreamBeginCapture_v2)   \
-  X(cuStreamBeginCapture_v2_ptsz) X(cuStreamBeginCaptureToGraph) X(cuStreamBeginCaptureToGraph_ptsz) X(cuStreamEndCapture)    \
-  X(cuStreamEndCapture_ptsz) X(cuStreamSynchronize) X(cuStreamSynchronize_ptsz) X(cuCtxSynchronize) X(cuCtxSynchronize_v2)    \
-  X(cuEventSynchronize) X(cuEventQuery) X(cuStreamQuery) X(cuStreamQuery_ptsz) X(cuEventRecord) X(cuEventRecord_ptsz)         \
-  X(cuEventRecordWithFlags) X(cuEventRecordWithFlags_ptsz) X(cuLaunchHostFunc) X(cuLaunchHostFunc_ptsz) X(cuMemcpyDtoH_v2) X(cuMemcpyDtoH_v2_ptds) X(cuMemcpy)             \
-  X(cuMemcpy_ptds) X(cuMemAlloc_v2) X(cuMemAllocManaged) X(cuMemAllocPitch_v2) X(cuMemAllocAsync) X(cuMemAllocAsync_ptsz)     \
-  X(cuMemAllocFromPoolAsync) X(cuMemAllocFromPoolAsync_ptsz) X(cuMemCreate) X(cuMemRelease) X(cuMemFree_v2) X(cuMemFreeAsync) \
-  X(cuMemFreeAsync_ptsz) X(cuMemGetInfo_v2)
+// Declared for their addresses alone: the functions are defined, with their own types, where they
+// belong.
+#define DIVVY_HOOKS(X)                                                                             \
+  X(cuLaunchKernel)                                                                                \
+  X(cuLaunchKernel_ptsz) X(cuLaunchKernelEx) X(cuLaunchKernelEx_ptsz) X(cuLaunchCooperativeKernel) \
+      X(cuLaunchCooperativeKernel_ptsz) X(cuGraphLaunch) X(cuGraphLaunch_ptsz) X(                  \
+          cuGraphExecDestroy) X(cuStreamBeginCapture_v2) X(cuStreamBeginCapture_v2_ptsz)           \
+          X(cuStreamBeginCaptureToGraph) X(cuStreamBeginCaptureToGraph_ptsz) X(cuStreamEndCapture) \
+              X(cuStreamEndCapture_ptsz) X(cuStreamSynchronize) X(cuStreamSynchronize_ptsz) X(     \
+                  cuCtxSynchronize) X(cuCtxSynchronize_v2) X(cuEventSynchronize) X(cuEventQuery)   \
+                  X(cuStreamQuery) X(cuStreamQuery_ptsz) X(cuEventRecord) X(cuEventRecord_ptsz)    \
+                      X(cuEventRecordWithFlags) X(cuEventRecordWithFlags_ptsz) X(cuLaunchHostFunc) \
+                          X(cuLaunchHostFunc_ptsz) X(cuMemcpyDtoH_v2) X(cuMemcpyDtoH_v2_ptds)      \
+                              X(cuMemcpy) X(cuMemcpy_ptds) X(cuMemAlloc_v2) X(cuMemAllocManaged)   \
+                                  X(cuMemAllocPitch_v2) X(cuMemAllocAsync) X(cuMemAllocAsync_ptsz) \
+                                      X(cuMemAllocFromPoolAsync) X(cuMemAllocFromPoolAsync_ptsz)   \
+                                          X(cuMemCreate) X(cuMemRelease) X(cuMemFree_v2)           \
+                                              X(cuMemFreeAsync) X(cuMemFreeAsync_ptsz)             \
+                                                  X(cuMemGetInfo_v2)
 
 extern "C" {
 #define DIVVY_DECLARE(name) void name();
 DIVVY_HOOKS(DIVVY_DECLARE)
 #undef DIVVY_DECLARE
 int cuGetProcAddress(const char* symbol, void** function, int version, std::uint64_t flags);
-int cuGetProcAddress_v2(const char* symbol, void** function, int version, std::uint64_t flags, int* status);
+int cuGetProcAddress_v2(const char* symbol, void** function, int version, std::uint64_t flags,
+                        int* status);
 }
 
 namespace {
@@ -40,7 +50,7 @@ Hook hooks[] = {
 #define DIVVY_ENTRY(name) {#name, reinterpret_cast<void*>(&name), nullptr},
     DIVVY_HOOKS(DIVVY_ENTRY)
 #undef DIVVY_ENTRY
-    {"cuGetProcAddress", reinterpret_cast<void*>(&cuGetProcAddress), nullptr},
+        {"cuGetProcAddress", reinterpret_cast<void*>(&cuGetProcAddress), nullptr},
     {"cuGetProcAddress_v2", reinterpret_cast<void*>(&cuGetProcAddress_v2), nullptr},
 };
 pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -52,8 +62,9 @@ void FindReal() {
 using GetProcAddressV1 = cuda::Result (*)(const char*, void**, int, std::uint64_t);
 using GetProcAddressV2 = cuda::Result (*)(const char*, void**, int, std::uint64_t, int*);
 
-// The driver has answered a look-up: hand out ours for what it found. By address, not by name: the driver knows which
-// of several forms of a function a program of some version wants, and the address says which it chose.
+// The driver has answered a look-up: hand out ours for what it found. By address, not by name: the
+// driver knows which of several forms of a function a program of some version wants, and the
+// address says which it chose.
 void Replace(void** function) {
   process.coverage.lookups.fetch_add(1, std::memory_order_relaxed);
   if (function == nullptr || *function == nullptr) return;
@@ -84,7 +95,8 @@ void* HookNamed(const char* name) {
 
 extern "C" {
 
-DIVVY_HOOK int cuGetProcAddress(const char* symbol, void** function, int version, std::uint64_t flags) {
+DIVVY_HOOK int cuGetProcAddress(const char* symbol, void** function, int version,
+                                std::uint64_t flags) {
   using namespace divvy::gate;
   static const auto real = reinterpret_cast<GetProcAddressV1>(DriverSymbol("cuGetProcAddress"));
   if (real == nullptr) return divvy::cuda::kNotFound;
@@ -93,7 +105,8 @@ DIVVY_HOOK int cuGetProcAddress(const char* symbol, void** function, int version
   return result;
 }
 
-DIVVY_HOOK int cuGetProcAddress_v2(const char* symbol, void** function, int version, std::uint64_t flags, int* status) {
+DIVVY_HOOK int cuGetProcAddress_v2(const char* symbol, void** function, int version,
+                                   std::uint64_t flags, int* status) {
   using namespace divvy::gate;
   static const auto real = reinterpret_cast<GetProcAddressV2>(DriverSymbol("cuGetProcAddress_v2"));
   if (real == nullptr) return divvy::cuda::kNotFound;
@@ -102,8 +115,8 @@ DIVVY_HOOK int cuGetProcAddress_v2(const char* symbol, void** function, int vers
   return result;
 }
 
-// The loader's look-up, under its own name. It ends in a jump to the real one, so that RTLD_NEXT and RTLD_DEFAULT, which
-// go by who is calling, see the caller and not us.
+// The loader's look-up, under its own name. It ends in a jump to the real one, so that RTLD_NEXT
+// and RTLD_DEFAULT, which go by who is calling, see the caller and not us.
 DIVVY_HOOK __attribute__((optimize("O2"))) void* dlsym(void* handle, const char* name) noexcept {
   using namespace divvy::gate;
   if (name[0] == 'c' && name[1] == 'u') {

@@ -7,8 +7,8 @@
 namespace divvy::gate {
 namespace {
 
-// Sizes of what the program holds, by pointer or handle. A quota is worth nothing if frees cannot be counted, so an
-// allocation that finds the table full is counted for good.
+// Sizes of what the program holds, by pointer or handle. A quota is worth nothing if frees cannot
+// be counted, so an allocation that finds the table full is counted for good.
 struct Held {
   std::uint64_t key;  // 0 free, 1 once used
   std::uint64_t bytes;
@@ -16,9 +16,11 @@ struct Held {
 constexpr std::uint32_t kHeld = 1U << 16;
 Held held[kHeld];
 pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
-std::uint64_t held_bytes;
+std::atomic<std::uint64_t> held_bytes;  // written under the lock
 
-std::uint32_t PlaceOf(std::uint64_t key) { return static_cast<std::uint32_t>((key >> 9 ^ key >> 21 ^ key) * 0x9e3779b1U) % kHeld; }
+std::uint32_t PlaceOf(std::uint64_t key) {
+  return static_cast<std::uint32_t>((key >> 9 ^ key >> 21 ^ key) * 0x9e3779b1U) % kHeld;
+}
 
 void Remember(std::uint64_t key, std::uint64_t bytes) {
   for (std::uint32_t i = 0; i < kHeld; ++i) {
@@ -48,12 +50,14 @@ GpuState* CountedGpu() {
 std::uint64_t Quota() { return process.settings.job.memory_quota; }
 
 void ShowMemory() {
-  if (GpuState* gpu = CountedGpu(); gpu != nullptr) gpu->slot->memory_bytes.store(held_bytes, std::memory_order_relaxed);
+  if (GpuState* gpu = CountedGpu(); gpu != nullptr)
+    gpu->slot->memory_bytes.store(held_bytes.load(), std::memory_order_relaxed);
 }
 
 // Counts `bytes` in, unless they are more than the quota leaves.
 bool Reserve(std::uint64_t bytes) {
-  CountedGpu();  // the first allocation of a program comes before its first launch: the settings are read here
+  CountedGpu();  // the first allocation of a program comes before its first launch: the settings
+                 // are read here
   pthread_mutex_lock(&held_lock);
   const bool fits = Quota() == 0 || (bytes <= Quota() && held_bytes <= Quota() - bytes);
   if (fits) held_bytes += bytes;
@@ -97,12 +101,14 @@ DIVVY_HOOK cuda::Result cuMemAlloc_v2(cuda::DevicePointer* pointer, std::size_t 
   return Allocate(pointer, bytes, [&] { return real(pointer, bytes); });
 }
 
-DIVVY_HOOK cuda::Result cuMemAllocManaged(cuda::DevicePointer* pointer, std::size_t bytes, unsigned flags) {
+DIVVY_HOOK cuda::Result cuMemAllocManaged(cuda::DevicePointer* pointer, std::size_t bytes,
+                                          unsigned flags) {
   DIVVY_REAL(cuMemAllocManaged);
   return Allocate(pointer, bytes, [&] { return real(pointer, bytes, flags); });
 }
 
-DIVVY_HOOK cuda::Result cuMemAllocPitch_v2(cuda::DevicePointer* pointer, std::size_t* pitch, std::size_t width, std::size_t height,
+DIVVY_HOOK cuda::Result cuMemAllocPitch_v2(cuda::DevicePointer* pointer, std::size_t* pitch,
+                                           std::size_t width, std::size_t height,
                                            unsigned element) {
   DIVVY_REAL(cuMemAllocPitch_v2);
   if (!Reserve(width * height)) return cuda::kOutOfMemory;
@@ -112,27 +118,31 @@ DIVVY_HOOK cuda::Result cuMemAllocPitch_v2(cuda::DevicePointer* pointer, std::si
   return result;
 }
 
-#define DIVVY_ALLOCATE_ASYNC(name)                                                                          \
-  DIVVY_HOOK cuda::Result name(cuda::DevicePointer* pointer, std::size_t bytes, cuda::Stream stream) {      \
-    DIVVY_REAL(name);                                                                                       \
-    return Allocate(pointer, bytes, [&] { return real(pointer, bytes, stream); });                          \
+#define DIVVY_ALLOCATE_ASYNC(name)                                                 \
+  DIVVY_HOOK cuda::Result name(cuda::DevicePointer* pointer, std::size_t bytes,    \
+                               cuda::Stream stream) {                              \
+    DIVVY_REAL(name);                                                              \
+    return Allocate(pointer, bytes, [&] { return real(pointer, bytes, stream); }); \
   }
 DIVVY_ALLOCATE_ASYNC(cuMemAllocAsync)
 DIVVY_ALLOCATE_ASYNC(cuMemAllocAsync_ptsz)
 
-#define DIVVY_ALLOCATE_FROM_POOL(name)                                                                                         \
-  DIVVY_HOOK cuda::Result name(cuda::DevicePointer* pointer, std::size_t bytes, cuda::MemoryPool pool, cuda::Stream stream) {  \
-    DIVVY_REAL(name);                                                                                                          \
-    return Allocate(pointer, bytes, [&] { return real(pointer, bytes, pool, stream); });                                       \
+#define DIVVY_ALLOCATE_FROM_POOL(name)                                                   \
+  DIVVY_HOOK cuda::Result name(cuda::DevicePointer* pointer, std::size_t bytes,          \
+                               cuda::MemoryPool pool, cuda::Stream stream) {             \
+    DIVVY_REAL(name);                                                                    \
+    return Allocate(pointer, bytes, [&] { return real(pointer, bytes, pool, stream); }); \
   }
 DIVVY_ALLOCATE_FROM_POOL(cuMemAllocFromPoolAsync)
 DIVVY_ALLOCATE_FROM_POOL(cuMemAllocFromPoolAsync_ptsz)
 
-DIVVY_HOOK cuda::Result cuMemCreate(cuda::AllocationHandle* handle, std::size_t bytes, const cuda::AllocationProperties* properties,
+DIVVY_HOOK cuda::Result cuMemCreate(cuda::AllocationHandle* handle, std::size_t bytes,
+                                    const cuda::AllocationProperties* properties,
                                     unsigned long long flags) {
   DIVVY_REAL(cuMemCreate);
   // Memory of the host is not the GPU's, and what its location names is no device.
-  if (properties == nullptr || properties->location.type != cuda::kLocationDevice) return real(handle, bytes, properties, flags);
+  if (properties == nullptr || properties->location.type != cuda::kLocationDevice)
+    return real(handle, bytes, properties, flags);
   if (!Reserve(bytes)) return cuda::kOutOfMemory;
   const cuda::Result result = real(handle, bytes, properties, flags);
   const bool allocated = result == cuda::kSuccess;
@@ -154,12 +164,12 @@ DIVVY_HOOK cuda::Result cuMemFree_v2(cuda::DevicePointer pointer) {
   return result;
 }
 
-#define DIVVY_FREE_ASYNC(name)                                                             \
-  DIVVY_HOOK cuda::Result name(cuda::DevicePointer pointer, cuda::Stream stream) {         \
-    DIVVY_REAL(name);                                                                      \
-    const cuda::Result result = real(pointer, stream);                                     \
-    if (result == cuda::kSuccess) Release(pointer);                                        \
-    return result;                                                                         \
+#define DIVVY_FREE_ASYNC(name)                                                     \
+  DIVVY_HOOK cuda::Result name(cuda::DevicePointer pointer, cuda::Stream stream) { \
+    DIVVY_REAL(name);                                                              \
+    const cuda::Result result = real(pointer, stream);                             \
+    if (result == cuda::kSuccess) Release(pointer);                                \
+    return result;                                                                 \
   }
 DIVVY_FREE_ASYNC(cuMemFreeAsync)
 DIVVY_FREE_ASYNC(cuMemFreeAsync_ptsz)
@@ -169,7 +179,8 @@ DIVVY_HOOK cuda::Result cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* to
   const cuda::Result result = real(free_bytes, total_bytes);
   CountedGpu();
   if (result != cuda::kSuccess || Quota() == 0) return result;
-  const std::uint64_t left = held_bytes < Quota() ? Quota() - held_bytes : 0;
+  const std::uint64_t used = held_bytes.load();
+  const std::uint64_t left = used < Quota() ? Quota() - used : 0;
   if (*total_bytes > Quota()) *total_bytes = Quota();
   if (*free_bytes > left) *free_bytes = left;
   return result;

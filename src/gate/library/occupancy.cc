@@ -24,8 +24,8 @@ class Transition {
 
 std::uint32_t Behind(const GpuState& gpu, const Worker& worker) {
   if (gpu.heavy.load(std::memory_order_relaxed) != 0) return UINT32_MAX;
-  const auto index = static_cast<std::size_t>(&worker - process.workers);
-  return worker.marks - progress_marks[index].passed.load(std::memory_order_relaxed);
+  return worker.marks -
+         progress_marks[gpu.index][&worker - gpu.workers].passed.load(std::memory_order_relaxed);
 }
 
 std::uint32_t LevelOf(const GpuState& gpu, std::uint32_t behind) {
@@ -34,7 +34,8 @@ std::uint32_t LevelOf(const GpuState& gpu, std::uint32_t behind) {
       .active = gpu.active.load(std::memory_order_relaxed),
       .waiting = gpu.waiting.load(std::memory_order_relaxed),
       .behind = behind,
-      .launched = gpu.launches.load(std::memory_order_relaxed) - gpu.request_first_launch.load(std::memory_order_relaxed),
+      .launched = gpu.launches.load(std::memory_order_relaxed) -
+                  gpu.request_first_launch.load(std::memory_order_relaxed),
       .usual_launches = gpu.usual_launches.load(std::memory_order_relaxed) / 16,
       .resting = gpu.rest_until_ns.load(std::memory_order_relaxed) != 0,
       .early = gpu.early.load(std::memory_order_relaxed) != 0};
@@ -66,7 +67,8 @@ void Activate(GpuState& gpu, Worker& worker, std::uint64_t now_ns) {
   if (worker.active.exchange(1, std::memory_order_relaxed) != 0) return;
   if (gpu.active.fetch_add(1, std::memory_order_relaxed) == 0) {
     gpu.request_start_ns.store(now_ns, std::memory_order_relaxed);
-    gpu.request_first_launch.store(gpu.launches.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    gpu.request_first_launch.store(gpu.launches.load(std::memory_order_relaxed),
+                                   std::memory_order_relaxed);
   }
   gpu.rest_until_ns.store(0, std::memory_order_relaxed);
 }
@@ -101,15 +103,18 @@ void RecordRequest(GpuState& gpu, std::uint64_t ns) {
   if (slo != 0 && ns > slo) gpu.slot->late.fetch_add(1, std::memory_order_relaxed);
 }
 
-// The last active thread is done: the request is over, if the program does not mark its requests itself.
+// The last active thread is done: the request is over, if the program does not mark its requests
+// itself.
 void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
   gpu.heavy.store(0, std::memory_order_relaxed);
   const std::uint64_t took = now_ns - gpu.request_start_ns.load(std::memory_order_relaxed);
   if (gpu.slot->marked.load(std::memory_order_relaxed) == 0) RecordRequest(gpu, took);
   Follow(gpu.usual_request_ns, took);
-  const std::uint64_t launched = gpu.launches.load(std::memory_order_relaxed) - gpu.request_first_launch.load(std::memory_order_relaxed) + 1;
+  const std::uint64_t launched = gpu.launches.load(std::memory_order_relaxed) -
+                                 gpu.request_first_launch.load(std::memory_order_relaxed) + 1;
   const std::uint64_t usually = gpu.usual_launches.load(std::memory_order_relaxed);
-  gpu.usual_launches.store(usually == 0 ? launched * 16 : usually - usually / 16 + launched, std::memory_order_relaxed);
+  gpu.usual_launches.store(usually == 0 ? launched * 16 : usually - usually / 16 + launched,
+                           std::memory_order_relaxed);
   const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
   const std::uint32_t rest = RestNs(tuning, gpu.usual_request_ns.load(std::memory_order_relaxed));
   gpu.rest_until_ns.store(rest == 0 ? 0 : now_ns + rest, std::memory_order_relaxed);
@@ -118,7 +123,7 @@ void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
 }  // namespace
 
 void BeforeLaunch(GpuState& gpu, cuda::Stream stream, bool heavy) {
-  Worker* worker = ThisWorker();
+  Worker* worker = ThisWorker(gpu);
   if (worker == nullptr) return;
   const std::uint64_t number = gpu.launches.fetch_add(1, std::memory_order_relaxed) + 1;
   worker->last_launch.store(number, std::memory_order_relaxed);
@@ -142,13 +147,16 @@ void BeforeLaunch(GpuState& gpu, cuda::Stream stream, bool heavy) {
 }
 
 void AfterLaunch(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
-  Worker* worker = ThisWorker();
-  if (worker == nullptr || gpu.marks_on_gpu == 0 || process.captures.load(std::memory_order_relaxed) != 0) return;
+  Worker* worker = ThisWorker(gpu);
+  if (worker == nullptr || gpu.marks_on_gpu == 0 ||
+      process.captures.load(std::memory_order_relaxed) != 0)
+    return;
   if (++worker->since_mark < kLaunchesPerMark) return;
   worker->since_mark = 0;
-  const auto index = static_cast<std::size_t>(worker - process.workers);
-  const cuda::DevicePointer word = gpu.marks_on_gpu + index * sizeof(ProgressMark);
-  if (driver.cuStreamWriteValue32_v2(stream, word, worker->marks + 1, 0) == cuda::kSuccess) ++worker->marks;
+  const cuda::DevicePointer word =
+      gpu.marks_on_gpu + static_cast<std::size_t>(worker - gpu.workers) * sizeof(ProgressMark);
+  if (driver.cuStreamWriteValue32_v2(stream, word, worker->marks + 1, 0) == cuda::kSuccess)
+    ++worker->marks;
 }
 
 Waiting::Waiting(GpuState* gpu) : gpu_(gpu) {
@@ -157,7 +165,7 @@ Waiting::Waiting(GpuState* gpu) : gpu_(gpu) {
     return;
   }
   launches_ = gpu_->launches.load(std::memory_order_relaxed);
-  Worker* worker = ThisWorker();
+  Worker* worker = ThisWorker(*gpu_);
   if (worker == nullptr) {
     gpu_ = nullptr;
     return;
@@ -174,7 +182,7 @@ Waiting::Waiting(GpuState* gpu) : gpu_(gpu) {
 
 void Waiting::Done(bool covers, bool whole_context, cuda::Stream stream) {
   if (gpu_ == nullptr) return;
-  Worker* own = ThisWorker();
+  Worker* own = ThisWorker(*gpu_);
   const std::uint64_t now = NowNs();
   bool rests = false;
   {
@@ -184,10 +192,12 @@ void Waiting::Done(bool covers, bool whole_context, cuda::Stream stream) {
     const bool was_active = gpu_->active.load(std::memory_order_relaxed) != 0;
     if (covers) {
       Deactivate(*gpu_, *own);
-      for (Worker& worker : process.workers) {
+      for (Worker& worker : gpu_->workers) {
         if (worker.active.load(std::memory_order_relaxed) == 0) continue;
         const bool launched_since = worker.last_launch.load(std::memory_order_relaxed) > launches_;
-        if (launched_since || (!whole_context && worker.stream.load(std::memory_order_relaxed) != stream)) continue;
+        if (launched_since ||
+            (!whole_context && worker.stream.load(std::memory_order_relaxed) != stream))
+          continue;
         StopWaiting(*gpu_, worker);
         Deactivate(*gpu_, worker);
       }
@@ -203,7 +213,7 @@ void Waiting::Done(bool covers, bool whole_context, cuda::Stream stream) {
 }
 
 void Polled(GpuState& gpu, bool finished, cuda::Stream stream) {
-  Worker* worker = ThisWorker();
+  Worker* worker = ThisWorker(gpu);
   if (worker == nullptr || gpu.active.load(std::memory_order_relaxed) == 0) return;
   Waiting waiting(&gpu);
   if (finished) waiting.Done(true, false, stream);
@@ -215,7 +225,9 @@ void Finished(GpuState& gpu, Worker& worker, std::uint64_t launch) {
   bool rests = false;
   {
     const Transition transition(gpu);
-    if (worker.last_launch.load(std::memory_order_relaxed) > launch || worker.active.load(std::memory_order_relaxed) == 0) return;
+    if (worker.last_launch.load(std::memory_order_relaxed) > launch ||
+        worker.active.load(std::memory_order_relaxed) == 0)
+      return;
     StopWaiting(gpu, worker);
     Deactivate(gpu, worker);
     if (gpu.active.load(std::memory_order_relaxed) == 0) {
@@ -227,8 +239,18 @@ void Finished(GpuState& gpu, Worker& worker, std::uint64_t launch) {
   if (rests) RingKeeper();
 }
 
+void Abandon(GpuState& gpu, Worker& worker) {
+  const Transition transition(gpu);
+  worker.in_request = 0;
+  StopWaiting(gpu, worker);
+  Deactivate(gpu, worker);
+  if (gpu.active.load(std::memory_order_relaxed) == 0)
+    gpu.heavy.store(0, std::memory_order_relaxed);
+  Publish(gpu, 0, NowNs());
+}
+
 void BeginRequest(GpuState& gpu, std::uint64_t arrival_ns) {
-  Worker* worker = ThisWorker();
+  Worker* worker = ThisWorker(gpu);
   if (worker == nullptr) return;
   const std::uint64_t now = NowNs();
   const Transition transition(gpu);
@@ -240,7 +262,7 @@ void BeginRequest(GpuState& gpu, std::uint64_t arrival_ns) {
 }
 
 void EndRequest(GpuState& gpu) {
-  Worker* worker = ThisWorker();
+  Worker* worker = ThisWorker(gpu);
   if (worker == nullptr || worker->in_request == 0) return;
   const std::uint64_t now = NowNs();
   bool rests = false;
@@ -267,7 +289,8 @@ std::uint64_t DoWhatIsDue(GpuState& gpu, std::uint64_t now_ns) {
   if (rested || opens) {
     const Transition transition(gpu);
     // Only if it is still the same rest and the same wait.
-    if (rested && gpu.rest_until_ns.load(std::memory_order_relaxed) == rest) gpu.rest_until_ns.store(0, std::memory_order_relaxed);
+    if (rested && gpu.rest_until_ns.load(std::memory_order_relaxed) == rest)
+      gpu.rest_until_ns.store(0, std::memory_order_relaxed);
     if (opens && gpu.open_at_ns.load(std::memory_order_relaxed) == open_at) {
       gpu.open_at_ns.store(0, std::memory_order_relaxed);
       gpu.early.store(1, std::memory_order_relaxed);
@@ -280,7 +303,9 @@ std::uint64_t DoWhatIsDue(GpuState& gpu, std::uint64_t now_ns) {
 }
 
 void OpenIfAbandoned(GpuState& gpu, std::uint64_t now_ns) {
-  if (gpu.active.load(std::memory_order_relaxed) == 0 || gpu.waiting.load(std::memory_order_relaxed) != 0) return;
+  if (gpu.active.load(std::memory_order_relaxed) == 0 ||
+      gpu.waiting.load(std::memory_order_relaxed) != 0)
+    return;
   const Transition transition(gpu);
   const std::uint64_t launched = gpu.launches.load(std::memory_order_relaxed);
   if (launched != gpu.launches_seen) {
@@ -288,9 +313,11 @@ void OpenIfAbandoned(GpuState& gpu, std::uint64_t now_ns) {
     gpu.launches_seen_ns = now_ns;
     return;
   }
-  if (now_ns < gpu.launches_seen_ns + kAbandonedNs || gpu.waiting.load(std::memory_order_relaxed) != 0) return;
+  if (now_ns < gpu.launches_seen_ns + kAbandonedNs ||
+      gpu.waiting.load(std::memory_order_relaxed) != 0)
+    return;
   bool marked = false;
-  for (Worker& worker : process.workers) {
+  for (Worker& worker : gpu.workers) {
     if (worker.active.load(std::memory_order_relaxed) == 0) continue;
     marked = marked || worker.in_request != 0;
     Deactivate(gpu, worker);

@@ -1,24 +1,26 @@
+#include "gate/library/occupancy.h"
 #include "gate/library/state.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <pthread.h>
-#include <unistd.h>
 
 namespace divvy::gate {
 
 ProcessState process;
-alignas(4096) ProgressMark progress_marks[kThreads];
+alignas(4096) ProgressMark progress_marks[kDevices][kThreads];
 
 namespace {
 
 enum Phase : std::uint32_t { kUnseen = 0, kJoining = 1, kJoined = 2, kOff = 3 };
 
-pthread_key_t worker_key;
-thread_local Worker* own_worker;
+pthread_key_t thread_key;
+thread_local int own_thread;  // its number and one; 0: none yet
 
 std::uint64_t Number(const char* name, std::uint64_t otherwise) {
   const char* text = getenv(name);
@@ -46,28 +48,26 @@ std::uint32_t OpennessByName(const char* name) {
   return kTight;
 }
 
-void ReleaseWorker(void* record) {
-  auto* worker = static_cast<Worker*>(record);
-  // A thread that ends with work under way is no longer waiting for it.
-  if (worker->active.exchange(0) != 0) {
-    for (GpuState& gpu : process.gpus) {
-      if (gpu.phase.load() == kJoined && gpu.active.load() > 0) gpu.active.fetch_sub(1);
-    }
+void ReleaseThread(void* number) {
+  const auto index = reinterpret_cast<std::intptr_t>(number) - 1;
+  for (GpuState& gpu : process.gpus) {
+    if (gpu.phase.load(std::memory_order_acquire) == kJoined) Abandon(gpu, gpu.workers[index]);
   }
-  worker->waiting.store(0);
-  worker->taken.store(0, std::memory_order_release);
+  process.thread_taken[index].store(0, std::memory_order_release);
 }
 
 void AfterForkInChild() {
-  // Threads, slot and pinned memory stayed with the parent. A child that uses CUDA itself joins anew.
+  // Threads, slot and pinned memory stayed with the parent. A child that uses CUDA itself joins
+  // anew.
   for (GpuState& gpu : process.gpus) {
     if (gpu.board != nullptr) CloseBoard(gpu.board);
     memset(static_cast<void*>(&gpu), 0, sizeof gpu);
   }
-  memset(static_cast<void*>(process.workers), 0, sizeof process.workers);
-  own_worker = nullptr;
+  for (std::atomic<std::uint32_t>& taken : process.thread_taken) taken.store(0);
+  own_thread = 0;
   process.captures.store(0);
   process.keeper_runs.store(0);
+  process.settings.report = nullptr;  // what the parent launched is the parent's to tell
 }
 
 void Configure() {
@@ -78,10 +78,17 @@ void Configure() {
   settings.job.memory_quota = Number("DIVVY_MEMORY_BYTES", 0);
   settings.openness = settings.job.slo_ns == 0 ? OpennessByName(getenv("DIVVY_PROTECT")) : kTight;
   const char* name = getenv("DIVVY_NAME");
-  snprintf(settings.job.name, sizeof settings.job.name, "%s", name != nullptr && *name != '\0' ? name : program_invocation_short_name);
-  if (const char* directory = getenv("DIVVY_BOARD_DIR"); directory != nullptr && *directory != '\0') settings.board_directory = directory;
+  snprintf(settings.job.name, sizeof settings.job.name, "%s",
+           name != nullptr && *name != '\0' ? name : program_invocation_short_name);
+  if (const char* directory = getenv("DIVVY_BOARD_DIR"); directory != nullptr && *directory != '\0')
+    settings.board_directory = directory;
   settings.report = getenv("DIVVY_REPORT");
-  pthread_key_create(&worker_key, ReleaseWorker);
+  if (const char* ops = getenv("DIVVY_OPS"); ops != nullptr && *ops != '\0') {
+    char error[512] = "";
+    const bool loaded = process.known.Load(ops, error, sizeof error);
+    if (error[0] != '\0') Say("%s%s", error, loaded ? "" : "; kernels are learned as they run");
+  }
+  pthread_key_create(&thread_key, ReleaseThread);
   pthread_atfork(nullptr, nullptr, AfterForkInChild);
 }
 
@@ -91,17 +98,34 @@ cuda::DevicePointer MapForGpu(const Driver& driver, void* memory, std::size_t by
       driver.cuStreamWriteValue32_v2 == nullptr) {
     return 0;
   }
-  const cuda::Result registered =
-      driver.cuMemHostRegister_v2(memory, bytes, cuda::kHostRegisterDeviceMap | cuda::kHostRegisterPortable);
+  const cuda::Result registered = driver.cuMemHostRegister_v2(
+      memory, bytes, cuda::kHostRegisterDeviceMap | cuda::kHostRegisterPortable);
   cuda::DevicePointer pointer = 0;
-  if (registered != cuda::kSuccess || driver.cuMemHostGetDevicePointer_v2(&pointer, memory, 0) != cuda::kSuccess) return 0;
+  if (registered != cuda::kSuccess ||
+      driver.cuMemHostGetDevicePointer_v2(&pointer, memory, 0) != cuda::kSuccess)
+    return 0;
   return pointer;
 }
 
-// How much longer than its kernel a pair of events measures: the least of a few pairs with nothing between.
+// Some drivers have the call and refuse it.
+bool TakesWaits(const Driver& driver, const GpuState& gpu) {
+  cuda::Stream stream = nullptr;
+  if (driver.cuStreamCreate(&stream, cuda::kStreamNonBlocking) != cuda::kSuccess) return false;
+  const auto offset = static_cast<std::uint64_t>(reinterpret_cast<const char*>(&gpu.slot->level) -
+                                                 reinterpret_cast<const char*>(gpu.board));
+  const bool taken = driver.cuStreamWaitValue32_v2(stream, gpu.board_on_gpu + offset, kClosed,
+                                                   cuda::kWaitValueGeq) == cuda::kSuccess;
+  driver.cuStreamDestroy_v2(stream);
+  return taken;
+}
+
+// How much longer than its kernel a pair of events measures: the least of a few pairs with nothing
+// between.
 std::uint32_t MeasureOverhead(const Driver& driver, GpuState& gpu) {
   for (Sample& sample : gpu.samples) {
-    if (driver.cuEventCreate(&sample.begin, 0) != cuda::kSuccess || driver.cuEventCreate(&sample.end, 0) != cuda::kSuccess) return 0;
+    if (driver.cuEventCreate(&sample.begin, 0) != cuda::kSuccess ||
+        driver.cuEventCreate(&sample.end, 0) != cuda::kSuccess)
+      return 0;
   }
   cuda::Stream stream = nullptr;
   if (driver.cuStreamCreate(&stream, cuda::kStreamNonBlocking) != cuda::kSuccess) return 0;
@@ -113,7 +137,10 @@ std::uint32_t MeasureOverhead(const Driver& driver, GpuState& gpu) {
   driver.cuStreamSynchronize(stream);
   for (int i = 0; i < 8; ++i) {
     float ms = 0.0F;
-    if (driver.cuEventElapsedTime(&ms, gpu.samples[i].begin, gpu.samples[i].end) == cuda::kSuccess && ms < least) least = ms;
+    if (driver.cuEventElapsedTime(&ms, gpu.samples[i].begin, gpu.samples[i].end) ==
+            cuda::kSuccess &&
+        ms < least)
+      least = ms;
   }
   driver.cuStreamDestroy_v2(stream);
   return least < 0.1F ? static_cast<std::uint32_t>(least * 1e6F) : 0;
@@ -121,18 +148,22 @@ std::uint32_t MeasureOverhead(const Driver& driver, GpuState& gpu) {
 
 void PrepareBatch(const Driver& driver, GpuState& gpu) {
   gpu.board_on_gpu = MapForGpu(driver, gpu.board, sizeof(Board));
-  gpu.mode = gpu.board_on_gpu != 0 ? GateMode::kDevice : GateMode::kHost;
+  if (gpu.board_on_gpu != 0 && !TakesWaits(driver, gpu)) gpu.board_on_gpu = 0;
+  const bool on_device = gpu.board_on_gpu != 0;
+  gpu.mode.store(on_device ? GateMode::kDevice : GateMode::kHost);
   gpu.interval_ns.store(kMarkerIntervalNs);
   gpu.sample_overhead_ns = MeasureOverhead(driver, gpu);
-  if (gpu.mode == GateMode::kHost) {
-    for (cuda::Event& event : gpu.host_marks) driver.cuEventCreate(&event, cuda::kEventDisableTiming);
-    Say("this driver has no waits on memory in streams: kernels are held back on the CPU, which costs more");
+  if (!on_device) {
+    for (cuda::Event& event : gpu.host_marks)
+      driver.cuEventCreate(&event, cuda::kEventDisableTiming);
+    Say("this driver has no waits on memory in streams: kernels are held back on the CPU, which "
+        "costs more");
   }
 }
 
 void PrepareLatency(const Driver& driver, GpuState& gpu) {
-  gpu.marks_on_gpu = MapForGpu(driver, progress_marks, sizeof progress_marks);
-  gpu.mode = GateMode::kDevice;
+  gpu.marks_on_gpu = MapForGpu(driver, progress_marks[gpu.index], sizeof progress_marks[gpu.index]);
+  gpu.mode.store(GateMode::kDevice);
   gpu.slot->openness.store(process.settings.openness, std::memory_order_relaxed);
 }
 
@@ -158,7 +189,8 @@ bool OpenAndJoin(const Driver& driver, GpuState& gpu) {
     gpu.board = nullptr;
     if (full) break;
   }
-  Say("the board %s has no free place (%d jobs share this GPU); this job is not gated", gpu.board_path, kSlots);
+  Say("the board %s has no free place (%d jobs share this GPU); this job is not gated",
+      gpu.board_path, kSlots);
   return false;
 }
 
@@ -174,7 +206,7 @@ void JoinGpu(const Driver& driver, GpuState& gpu) {
   } else {
     PrepareLatency(driver, gpu);
   }
-  gpu.slot->mode.store(static_cast<std::uint32_t>(gpu.mode), std::memory_order_relaxed);
+  gpu.slot->mode.store(static_cast<std::uint32_t>(gpu.mode.load()), std::memory_order_relaxed);
   gpu.phase.store(kJoined, std::memory_order_release);
   StartKeeper();
 }
@@ -182,26 +214,47 @@ void JoinGpu(const Driver& driver, GpuState& gpu) {
 void Report(FILE* out) {
   const Coverage& seen = process.coverage;
   fprintf(out,
-          "divvy: %llu kernels and %llu graphs launched under the gate (%llu into captures), %llu of %llu driver look-ups and %llu "
+          "divvy: %llu kernels and %llu graphs launched under the gate (%llu into captures), %llu "
+          "of %llu driver look-ups and %llu "
           "symbols replaced\n",
-          static_cast<unsigned long long>(seen.kernels.load()), static_cast<unsigned long long>(seen.graphs.load()),
-          static_cast<unsigned long long>(seen.captured.load()), static_cast<unsigned long long>(seen.replaced.load()),
-          static_cast<unsigned long long>(seen.lookups.load()), static_cast<unsigned long long>(seen.dlsyms.load()));
+          static_cast<unsigned long long>(seen.kernels.load()),
+          static_cast<unsigned long long>(seen.graphs.load()),
+          static_cast<unsigned long long>(seen.captured.load()),
+          static_cast<unsigned long long>(seen.replaced.load()),
+          static_cast<unsigned long long>(seen.lookups.load()),
+          static_cast<unsigned long long>(seen.dlsyms.load()));
   if (seen.kernels.load() + seen.graphs.load() == 0) {
-    fprintf(out, "divvy: no launch was seen: either the program used no GPU, or it reached the driver past the gate\n");
+    fprintf(out,
+            "divvy: no launch was seen: either the program used no GPU, or it reached the driver "
+            "past the gate\n");
   }
   static const char* const kModes[] = {"unknown", "device", "host", "pass"};
   for (const GpuState& gpu : process.gpus) {
     if (gpu.phase.load() != kJoined) continue;
-    fprintf(out, "divvy: GPU %d: mode %s, %llu markers, gate closed for %.1f ms by this job, %llu requests, p99 %.3f ms, opened by others %llu times\n",
-            gpu.index, kModes[static_cast<int>(gpu.mode)], static_cast<unsigned long long>(gpu.slot->markers.load()),
-            static_cast<double>(gpu.slot->closed_ns.load()) / 1e6, static_cast<unsigned long long>(gpu.times.Count()),
-            static_cast<double>(gpu.times.Quantile(990)) / 1e6, static_cast<unsigned long long>(gpu.slot->rescued.load()));
+    fprintf(out,
+            "divvy: GPU %d: mode %s, %llu markers, gate closed for %.1f ms by this job, %llu "
+            "requests, p99 %.3f ms, opened by others %llu times\n",
+            gpu.index, kModes[static_cast<int>(gpu.mode.load())],
+            static_cast<unsigned long long>(gpu.slot->markers.load()),
+            static_cast<double>(gpu.slot->closed_ns.load()) / 1e6,
+            static_cast<unsigned long long>(gpu.times.Count()),
+            static_cast<double>(gpu.times.Quantile(990)) / 1e6,
+            static_cast<unsigned long long>(gpu.slot->rescued.load()));
   }
 }
 
+// The driver was loaded, and yet nobody asked the gate for anything: that is what a report is for.
+bool PassedBy() {
+  const char* report = getenv("DIVVY_REPORT");
+  return report != nullptr && *report != '\0' &&
+         dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+}
+
 __attribute__((destructor)) void AtExit() {
-  if (process.configured.load() == 0) return;
+  if (process.configured.load() == 0) {
+    if (!PassedBy()) return;
+    Configure();
+  }
   if (const char* path = process.settings.report; path != nullptr && *path != '\0') {
     FILE* out = strcmp(path, "-") == 0 ? stderr : fopen(path, "ae");
     if (out != nullptr) {
@@ -237,7 +290,8 @@ GpuState* CurrentGpu(const Driver& driver) {
   int device = 0;
   int count = process.device_count.load(std::memory_order_relaxed);
   if (count == 0) {
-    if (driver.cuDeviceGetCount == nullptr || driver.cuDeviceGetCount(&count) != cuda::kSuccess) return nullptr;
+    if (driver.cuDeviceGetCount == nullptr || driver.cuDeviceGetCount(&count) != cuda::kSuccess)
+      return nullptr;
     process.device_count.store(count, std::memory_order_relaxed);
   }
   // With one GPU there is nothing to ask on every launch.
@@ -246,8 +300,11 @@ GpuState* CurrentGpu(const Driver& driver) {
   GpuState& gpu = process.gpus[device];
   const std::uint32_t phase = gpu.phase.load(std::memory_order_acquire);
   if (phase == kJoined) return &gpu;
-  // What joining does may not be done while somebody captures; the next launch after it will.
-  if (phase != kUnseen || process.captures.load() != 0) return nullptr;
+  // What joining does may not be done while somebody captures, and needs a context; the next call
+  // after it will.
+  if (phase != kUnseen || process.captures.load() != 0 ||
+      driver.cuCtxGetDevice(&device) != cuda::kSuccess)
+    return nullptr;
   std::uint32_t expected = kUnseen;
   if (!gpu.phase.compare_exchange_strong(expected, kJoining)) return nullptr;
   gpu.index = device;
@@ -255,14 +312,17 @@ GpuState* CurrentGpu(const Driver& driver) {
   return gpu.phase.load() == kJoined ? &gpu : nullptr;
 }
 
-Worker* ThisWorker() {
-  if (own_worker != nullptr) return own_worker;
-  for (Worker& worker : process.workers) {
+Worker* ThisWorker(GpuState& gpu) {
+  if (own_thread != 0) return &gpu.workers[own_thread - 1];
+  for (int i = 0; i < kThreads; ++i) {
     std::uint32_t expected = 0;
-    if (worker.taken.load() != 0 || !worker.taken.compare_exchange_strong(expected, 1)) continue;
-    own_worker = &worker;
-    pthread_setspecific(worker_key, &worker);
-    return &worker;
+    if (process.thread_taken[i].load() != 0 ||
+        !process.thread_taken[i].compare_exchange_strong(expected, 1))
+      continue;
+    own_thread = i + 1;
+    pthread_setspecific(thread_key,
+                        reinterpret_cast<void*>(static_cast<std::intptr_t>(own_thread)));
+    return &gpu.workers[i];
   }
   return nullptr;
 }

@@ -1,14 +1,17 @@
 #pragma once
 
-// What the gate knows inside one process: how it was told to behave, and per GPU its place on the board.
+// What the gate knows inside one process: how it was told to behave, and per GPU its place on the
+// board.
 //
-// Everything here is zero at the start and never torn down: the program may launch from a static destructor.
+// Everything here is zero at the start and never torn down: the program may launch from a static
+// destructor.
 
 #include "gate/board.h"
 #include "gate/costs.h"
 #include "gate/latency.h"
 #include "gate/library/driver.h"
 #include "gate/marking.h"
+#include "gate/ops.h"
 #include "gate/slo.h"
 
 #include <atomic>
@@ -33,16 +36,15 @@ struct Sample {
   Cost* cost;  // null: free
 };
 
-// One thread of a latency job.
+// One thread of a latency job on one GPU.
 struct Worker {
-  std::atomic<std::uint32_t> taken;
-  std::atomic<std::uint32_t> active;         // has work submitted that is not known to be done
-  std::atomic<std::uint32_t> waiting;        // asked for its end
-  std::atomic<std::uint64_t> last_launch;    // its number among the launches of the GPU
-  std::atomic<cuda::Stream> stream;          // of that launch
-  std::uint32_t since_mark;                  // launches
-  std::uint32_t marks;                       // progress marks submitted
-  std::uint32_t in_request;                  // between divvy_request_begin and _end
+  std::atomic<std::uint32_t> active;       // has work submitted that is not known to be done
+  std::atomic<std::uint32_t> waiting;      // asked for its end
+  std::atomic<std::uint64_t> last_launch;  // its number among the launches of the GPU
+  std::atomic<cuda::Stream> stream;        // of that launch
+  std::uint32_t since_mark;                // launches
+  std::uint32_t marks;                     // progress marks submitted
+  std::uint32_t in_request;                // between divvy_request_begin and _end
   std::uint64_t request_start_ns;
 };
 
@@ -52,7 +54,7 @@ struct GpuState {
   Board* board;
   Slot* slot;
   int slot_index;
-  GateMode mode;
+  std::atomic<GateMode> mode;
   std::atomic<std::uint32_t> interval_ns;  // between markers
   cuda::DevicePointer board_on_gpu;
   std::uint32_t multiprocessors;
@@ -70,18 +72,21 @@ struct GpuState {
 
   // Latency.
   std::atomic<std::uint32_t> transition;  // a spin lock around changes of state
-  std::atomic<std::uint32_t> active;
-  std::atomic<std::uint32_t> waiting;
-  std::atomic<std::uint32_t> heavy;       // a graph or the like is under way: do not wait for marks to tell
+  Worker workers[kThreads];
+  std::atomic<std::uint32_t> active;   // workers
+  std::atomic<std::uint32_t> waiting;  // workers
+  std::atomic<std::uint32_t>
+      heavy;  // a graph or the like is under way: do not wait for marks to tell
   std::atomic<std::uint64_t> launches;
   std::atomic<std::uint64_t> request_start_ns;
   std::atomic<std::uint64_t> request_first_launch;
   std::atomic<std::uint64_t> usual_launches;  // in a request, times 16
-  std::uint64_t launches_seen;     // by the keeper,
-  std::uint64_t launches_seen_ns;  // and when they last changed
+  std::uint64_t launches_seen;                // by the keeper,
+  std::uint64_t launches_seen_ns;             // and when they last changed
   std::atomic<std::uint64_t> rest_until_ns;
-  std::atomic<std::uint64_t> open_at_ns;      // when the keeper opens the gate although the job still waits
-  std::atomic<std::uint32_t> early;           // it has
+  std::atomic<std::uint64_t>
+      open_at_ns;                    // when the keeper opens the gate although the job still waits
+  std::atomic<std::uint32_t> early;  // it has
   std::atomic<std::uint64_t> wait_start_ns;
   std::atomic<std::uint64_t> usual_wait_ns;
   std::atomic<std::uint64_t> usual_request_ns;
@@ -99,8 +104,9 @@ struct ProcessState {
   std::atomic<std::uint32_t> captures;  // under way in any thread
   std::atomic<int> device_count;
   GpuState gpus[kDevices];
-  Worker workers[kThreads];
+  std::atomic<std::uint32_t> thread_taken[kThreads];
   CostTable costs;
+  KnownOps known;
   Coverage coverage;
   std::atomic<std::uint32_t> keeper_runs;
   std::atomic<std::uint32_t> keeper_bell;  // a futex
@@ -111,13 +117,14 @@ extern ProcessState process;
 struct alignas(64) ProgressMark {
   std::atomic<std::uint32_t> passed;
 };
-extern ProgressMark progress_marks[kThreads];
+extern ProgressMark progress_marks[kDevices][kThreads];
 
-// The GPU of the calling thread's context, joined to its board; null if the gate has nothing to do there.
+// The GPU of the calling thread's context, joined to its board; null if the gate has nothing to do
+// there.
 GpuState* CurrentGpu(const Driver& driver);
 
-// This thread's record; null if there are too many threads.
-Worker* ThisWorker();
+// This thread's record on the GPU; null if there are too many threads.
+Worker* ThisWorker(GpuState& gpu);
 
 // "divvy: ..." on stderr.
 void Say(const char* format, ...) __attribute__((format(printf, 1, 2)));

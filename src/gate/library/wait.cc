@@ -1,5 +1,5 @@
-// The calls by which a latency job finds out that the GPU is done. Never gated; watched, so that the gate knows
-// when the job waits and when it is idle.
+// The calls by which a latency job finds out that the GPU is done. Never gated; watched, so that
+// the gate knows when the job waits and when it is idle.
 
 #include "gate/library/hooks.h"
 #include "gate/library/occupancy.h"
@@ -9,7 +9,8 @@
 namespace divvy::gate {
 namespace {
 
-// Which launch an event was recorded after: an event that is older than the thread's last launch says nothing about it.
+// Which launch an event was recorded after: an event that is older than the thread's last launch
+// says nothing about it.
 struct EventMark {
   std::atomic<cuda::Event> event;
   std::atomic<std::uint64_t> launch;
@@ -31,12 +32,14 @@ GpuState* WatchedGpu() {
 }
 
 void Recorded(cuda::Event event, cuda::Stream stream) {
-  if (process.settings.job.job_class != JobClass::kLatency) return;
-  const Worker* worker = ThisWorker();
+  GpuState* gpu = WatchedGpu();
+  if (gpu == nullptr) return;
+  const Worker* worker = ThisWorker(*gpu);
   EventMark& mark = MarkOf(event);
   mark.event.store(event, std::memory_order_relaxed);
   mark.stream.store(stream, std::memory_order_relaxed);
-  mark.launch.store(worker == nullptr ? 0 : worker->last_launch.load(std::memory_order_relaxed), std::memory_order_release);
+  mark.launch.store(worker == nullptr ? 0 : worker->last_launch.load(std::memory_order_relaxed),
+                    std::memory_order_release);
 }
 
 struct Covered {
@@ -44,18 +47,22 @@ struct Covered {
   cuda::Stream stream = nullptr;
 };
 
-Covered CoveredBy(cuda::Event event) {
+Covered CoveredBy(GpuState& gpu, cuda::Event event) {
   const EventMark& mark = MarkOf(event);
   if (mark.event.load(std::memory_order_relaxed) != event) return {};
-  const Worker* worker = ThisWorker();
+  const Worker* worker = ThisWorker(gpu);
   const std::uint64_t launch = mark.launch.load(std::memory_order_acquire);
-  return {.own = worker != nullptr && launch != 0 && launch >= worker->last_launch.load(std::memory_order_relaxed),
+  return {.own = worker != nullptr && launch != 0 &&
+                 launch >= worker->last_launch.load(std::memory_order_relaxed),
           .stream = mark.stream.load(std::memory_order_relaxed)};
 }
 
-cuda::Stream OwnDefault(cuda::Stream stream) { return stream == nullptr ? cuda::PerThreadStream() : stream; }
+cuda::Stream OwnDefault(cuda::Stream stream) {
+  return stream == nullptr ? cuda::PerThreadStream() : stream;
+}
 
-// A host function that follows the thread's work in its stream: servers that never wait are told of the end by it.
+// A host function that follows the thread's work in its stream: servers that never wait are told of
+// the end by it.
 struct Callback {
   void (*function)(void*);
   void* data;
@@ -75,15 +82,15 @@ void CallBack(void* data) {
 
 extern "C" {
 
-#define DIVVY_STREAM_SYNCHRONIZE(name, stream_of)                                \
-  DIVVY_HOOK cuda::Result name(cuda::Stream stream) {                            \
-    DIVVY_REAL(name);                                                            \
-    GpuState* gpu = WatchedGpu();                                                \
-    if (gpu == nullptr) return real(stream);                                     \
-    Waiting waiting(gpu);                                                        \
-    const cuda::Result result = real(stream);                                    \
-    waiting.Done(result == cuda::kSuccess, false, stream_of(stream));            \
-    return result;                                                               \
+#define DIVVY_STREAM_SYNCHRONIZE(name, stream_of)                     \
+  DIVVY_HOOK cuda::Result name(cuda::Stream stream) {                 \
+    DIVVY_REAL(name);                                                 \
+    GpuState* gpu = WatchedGpu();                                     \
+    if (gpu == nullptr) return real(stream);                          \
+    Waiting waiting(gpu);                                             \
+    const cuda::Result result = real(stream);                         \
+    waiting.Done(result == cuda::kSuccess, false, stream_of(stream)); \
+    return result;                                                    \
   }
 DIVVY_STREAM_SYNCHRONIZE(cuStreamSynchronize, )
 DIVVY_STREAM_SYNCHRONIZE(cuStreamSynchronize_ptsz, OwnDefault)
@@ -112,7 +119,7 @@ DIVVY_HOOK cuda::Result cuEventSynchronize(cuda::Event event) {
   DIVVY_REAL(cuEventSynchronize);
   GpuState* gpu = WatchedGpu();
   if (gpu == nullptr) return real(event);
-  const Covered covered = CoveredBy(event);
+  const Covered covered = CoveredBy(*gpu, event);
   Waiting waiting(gpu);
   const cuda::Result result = real(event);
   waiting.Done(result == cuda::kSuccess && covered.own, false, covered.stream);
@@ -125,21 +132,24 @@ DIVVY_HOOK cuda::Result cuEventQuery(cuda::Event event) {
   if (result != cuda::kSuccess && result != cuda::kNotReady) return result;
   GpuState* gpu = WatchedGpu();
   // Allocators ask about old events all the time: only the end of the latest work is news.
-  if (gpu != nullptr && CoveredBy(event).own) Polled(*gpu, result == cuda::kSuccess, CoveredBy(event).stream);
+  if (gpu == nullptr) return result;
+  const Covered covered = CoveredBy(*gpu, event);
+  if (covered.own) Polled(*gpu, result == cuda::kSuccess, covered.stream);
   return result;
 }
 
-#define DIVVY_STREAM_QUERY(name, stream_of)                                                                    \
-  DIVVY_HOOK cuda::Result name(cuda::Stream stream) {                                                          \
-    DIVVY_REAL(name);                                                                                          \
-    const cuda::Result result = real(stream);                                                                  \
-    if (result != cuda::kSuccess && result != cuda::kNotReady) return result;                                  \
-    GpuState* gpu = WatchedGpu();                                                                              \
-    const Worker* worker = gpu == nullptr ? nullptr : ThisWorker();                                            \
-    if (worker != nullptr && worker->stream.load(std::memory_order_relaxed) == stream_of(stream)) {            \
-      Polled(*gpu, result == cuda::kSuccess, stream_of(stream));                                               \
-    }                                                                                                          \
-    return result;                                                                                             \
+#define DIVVY_STREAM_QUERY(name, stream_of)                                    \
+  DIVVY_HOOK cuda::Result name(cuda::Stream stream) {                          \
+    DIVVY_REAL(name);                                                          \
+    const cuda::Result result = real(stream);                                  \
+    if (result != cuda::kSuccess && result != cuda::kNotReady) return result;  \
+    GpuState* gpu = WatchedGpu();                                              \
+    const Worker* worker = gpu == nullptr ? nullptr : ThisWorker(*gpu);        \
+    if (worker != nullptr &&                                                   \
+        worker->stream.load(std::memory_order_relaxed) == stream_of(stream)) { \
+      Polled(*gpu, result == cuda::kSuccess, stream_of(stream));               \
+    }                                                                          \
+    return result;                                                             \
   }
 DIVVY_STREAM_QUERY(cuStreamQuery, )
 DIVVY_STREAM_QUERY(cuStreamQuery_ptsz, OwnDefault)
@@ -162,55 +172,60 @@ DIVVY_EVENT_RECORD(cuEventRecord_ptsz, OwnDefault)
 DIVVY_EVENT_RECORD_FLAGS(cuEventRecordWithFlags, )
 DIVVY_EVENT_RECORD_FLAGS(cuEventRecordWithFlags_ptsz, OwnDefault)
 
-// Copies that return when they are done wait for the default stream, and with it for all that is not apart from it.
-#define DIVVY_COPY_TO_HOST(name, default_stream)                                                 \
-  DIVVY_HOOK cuda::Result name(void* to, cuda::DevicePointer from, std::size_t bytes) {          \
-    DIVVY_REAL(name);                                                                            \
-    GpuState* gpu = WatchedGpu();                                                                \
-    if (gpu == nullptr) return real(to, from, bytes);                                            \
-    Waiting waiting(gpu);                                                                        \
-    const cuda::Result result = real(to, from, bytes);                                           \
-    waiting.Done(result == cuda::kSuccess, false, default_stream);                               \
-    return result;                                                                               \
+// Copies that return when they are done wait for the default stream, and with it for all that is
+// not apart from it.
+#define DIVVY_COPY_TO_HOST(name, default_stream)                                        \
+  DIVVY_HOOK cuda::Result name(void* to, cuda::DevicePointer from, std::size_t bytes) { \
+    DIVVY_REAL(name);                                                                   \
+    GpuState* gpu = WatchedGpu();                                                       \
+    if (gpu == nullptr) return real(to, from, bytes);                                   \
+    Waiting waiting(gpu);                                                               \
+    const cuda::Result result = real(to, from, bytes);                                  \
+    waiting.Done(result == cuda::kSuccess, false, default_stream);                      \
+    return result;                                                                      \
   }
 DIVVY_COPY_TO_HOST(cuMemcpyDtoH_v2, nullptr)
 DIVVY_COPY_TO_HOST(cuMemcpyDtoH_v2_ptds, cuda::PerThreadStream())
 
-#define DIVVY_COPY(name, default_stream)                                                                     \
-  DIVVY_HOOK cuda::Result name(cuda::DevicePointer to, cuda::DevicePointer from, std::size_t bytes) {         \
-    DIVVY_REAL(name);                                                                                        \
-    GpuState* gpu = WatchedGpu();                                                                            \
-    if (gpu == nullptr) return real(to, from, bytes);                                                        \
-    Waiting waiting(gpu);                                                                                    \
-    const cuda::Result result = real(to, from, bytes);                                                       \
-    waiting.Done(result == cuda::kSuccess, false, default_stream);                                           \
-    return result;                                                                                           \
+#define DIVVY_COPY(name, default_stream)                                         \
+  DIVVY_HOOK cuda::Result name(cuda::DevicePointer to, cuda::DevicePointer from, \
+                               std::size_t bytes) {                              \
+    DIVVY_REAL(name);                                                            \
+    GpuState* gpu = WatchedGpu();                                                \
+    if (gpu == nullptr) return real(to, from, bytes);                            \
+    Waiting waiting(gpu);                                                        \
+    const cuda::Result result = real(to, from, bytes);                           \
+    waiting.Done(result == cuda::kSuccess, false, default_stream);               \
+    return result;                                                               \
   }
 DIVVY_COPY(cuMemcpy, nullptr)
 DIVVY_COPY(cuMemcpy_ptds, cuda::PerThreadStream())
 
-#define DIVVY_LAUNCH_HOST_FUNCTION(name, stream_of)                                                              \
-  DIVVY_HOOK cuda::Result name(cuda::Stream stream, void (*function)(void*), void* data) {                       \
-    DIVVY_REAL(name);                                                                                            \
-    GpuState* gpu = process.captures.load(std::memory_order_relaxed) != 0 ? nullptr : WatchedGpu();              \
-    Worker* worker = gpu == nullptr ? nullptr : ThisWorker();                                                    \
-    const bool ends = worker != nullptr && worker->active.load(std::memory_order_relaxed) != 0 &&                \
-                      worker->stream.load(std::memory_order_relaxed) == stream_of(stream);                       \
-    auto* callback = ends ? static_cast<Callback*>(malloc(sizeof(Callback))) : nullptr;                          \
-    if (callback == nullptr) return real(stream, function, data);                                                \
-    *callback = {function, data, gpu, worker, worker->last_launch.load(std::memory_order_relaxed)};              \
-    const cuda::Result result = real(stream, CallBack, callback);                                                \
-    if (result != cuda::kSuccess) {                                                                              \
-      free(callback);                                                                                            \
-    } else {                                                                                                     \
-      Polled(*gpu, false, stream_of(stream));                                                                    \
-    }                                                                                                            \
-    return result;                                                                                               \
+#define DIVVY_LAUNCH_HOST_FUNCTION(name, stream_of)                                               \
+  DIVVY_HOOK cuda::Result name(cuda::Stream stream, void (*function)(void*), void* data) {        \
+    DIVVY_REAL(name);                                                                             \
+    GpuState* gpu =                                                                               \
+        process.captures.load(std::memory_order_relaxed) != 0 ? nullptr : WatchedGpu();           \
+    Worker* worker = gpu == nullptr ? nullptr : ThisWorker(*gpu);                                 \
+    const bool ends = worker != nullptr && worker->active.load(std::memory_order_relaxed) != 0 && \
+                      worker->stream.load(std::memory_order_relaxed) == stream_of(stream);        \
+    auto* callback = ends ? static_cast<Callback*>(malloc(sizeof(Callback))) : nullptr;           \
+    if (callback == nullptr) return real(stream, function, data);                                 \
+    *callback = {function, data, gpu, worker,                                                     \
+                 worker->last_launch.load(std::memory_order_relaxed)};                            \
+    const cuda::Result result = real(stream, CallBack, callback);                                 \
+    if (result != cuda::kSuccess) {                                                               \
+      free(callback);                                                                             \
+    } else {                                                                                      \
+      Polled(*gpu, false, stream_of(stream));                                                     \
+    }                                                                                             \
+    return result;                                                                                \
   }
 DIVVY_LAUNCH_HOST_FUNCTION(cuLaunchHostFunc, )
 DIVVY_LAUNCH_HOST_FUNCTION(cuLaunchHostFunc_ptsz, OwnDefault)
 
-// Requests marked by the program itself: exact, and from when they came rather than from their first launch.
+// Requests marked by the program itself: exact, and from when they came rather than from their
+// first launch.
 DIVVY_HOOK void divvy_request_begin(std::uint64_t arrival_ns) {
   if (GpuState* gpu = WatchedGpu(); gpu != nullptr) BeginRequest(*gpu, arrival_ns);
 }

@@ -1,0 +1,239 @@
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <utility>
+
+#include "gate/gate_fixture.h"
+
+// That the gate sees every launch however a program comes to it, and changes nothing else about it.
+
+namespace divvy::tests {
+namespace {
+
+constexpr int kSteps = 4;
+constexpr int kKernels = 3;
+
+struct Path {
+  As as;
+  const char* lookup;
+  const char* stream;
+  bool graph;
+};
+
+class GateCoverageTest : public GateTest {
+ protected:
+  void Check(const Path& path) const {
+    const bool inference = path.as == As::kLatency;
+    const Words words{std::string(path.lookup) == "linked" ? SIM_JOB_LINKED : SIM_JOB,
+                      inference ? "infer" : "train",
+                      "--lookup",
+                      path.lookup,
+                      "--stream",
+                      path.stream,
+                      "--graph",
+                      path.graph ? "1" : "0",
+                      "--kernels",
+                      std::to_string(kKernels),
+                      "--us",
+                      "50",
+                      "--steps",
+                      std::to_string(kSteps)};
+    const test::Finished finished = Run(path.as, words);
+    SCOPED_TRACE(std::string(path.lookup) + ", stream " + path.stream +
+                 (path.graph ? ", graph" : "") + (inference ? ", latency" : ", batch"));
+    ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+    EXPECT_EQ(ResultOf(finished)["n"], kSteps);
+    const Coverage seen = CoverageIn(finished.err);
+    constexpr unsigned kRuns = kSteps + 1;  // One to warm up.
+    EXPECT_EQ(seen.kernels, path.graph ? kKernels : kRuns * kKernels);
+    EXPECT_EQ(seen.captured, path.graph ? kKernels : 0U);
+    EXPECT_EQ(seen.graphs, path.graph ? kRuns : 0U);
+    EXPECT_EQ(seen.reports, 1);
+    EXPECT_EQ(Stats().back()["kernels"], kRuns * kKernels) << "the driver ran what was launched";
+    EXPECT_EQ(seen.requests, inference ? kRuns : 0U) << "each from its first launch to its wait";
+  }
+
+  void CheckStreams(const char* lookup) const {
+    for (const As as : {As::kBatch, As::kLatency}) {
+      for (const char* stream : {"default", "own", "ptds"}) {
+        Check({as, lookup, stream, false});
+        if (std::string(stream) != "default") Check({as, lookup, stream, true});
+      }
+    }
+  }
+};
+
+TEST_F(GateCoverageTest, EveryLaunchOfAProgramThatAsksTheDriver) { CheckStreams("getproc"); }
+
+TEST_F(GateCoverageTest, EveryLaunchOfAProgramThatAsksTheLoader) { CheckStreams("dlsym"); }
+
+TEST_F(GateCoverageTest, EveryLaunchOfAProgramThatIsLinked) { CheckStreams("linked"); }
+
+TEST_F(GateCoverageTest, RequestsAreSeenHoweverTheirEndIsAwaited) {
+  for (const char* sync : {"stream", "event", "ctx", "query", "memcpy"}) {
+    for (const char* stream : {"default", "own", "ptds"}) {
+      const test::Finished finished =
+          Run(As::kLatency, {"infer", "--sync", sync, "--stream", stream, "--kernels", "2", "--us",
+                             "100", "--requests", "5"});
+      SCOPED_TRACE(std::string(sync) + ", stream " + stream);
+      ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+      EXPECT_EQ(CoverageIn(finished.err).requests, 6U);
+    }
+  }
+}
+
+TEST_F(GateCoverageTest, ManyThreadsAreSeen) {
+  const test::Finished finished =
+      Run(As::kLatency, {"infer", "--threads", "4", "--stream", "own", "--kernels", "2", "--us",
+                         "50", "--requests", "10"});
+  ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+  EXPECT_EQ(CoverageIn(finished.err).kernels, 4U * 11 * 2);
+}
+
+TEST_F(GateCoverageTest, AJobOfNoClassIsCountedAndLeftAlone) {
+  const test::Finished finished = Run(
+      As::kBatch, {"train", "--kernels", "2", "--us", "50", "--steps", "3"}, {{"DIVVY_CLASS", ""}});
+  ASSERT_EQ(finished.exit_status, 0) << finished.err;
+  EXPECT_EQ(CoverageIn(finished.err).kernels, 8U);
+  EXPECT_EQ(CoverageIn(finished.err).mode, "");
+}
+
+TEST_F(GateCoverageTest, AnUnknownClassIsNamed) {
+  const test::Finished finished =
+      Run(As::kBatch, {"train", "--kernels", "1", "--us", "50", "--steps", "1"},
+          {{"DIVVY_CLASS", "bulk"}});
+  EXPECT_EQ(finished.exit_status, 0);
+  EXPECT_NE(finished.err.find("DIVVY_CLASS=bulk: must be latency or batch"), std::string::npos)
+      << finished.err;
+}
+
+TEST_F(GateCoverageTest, ExitStatusStays) {
+  for (const As as : {As::kLatency, As::kBatch}) {
+    EXPECT_EQ(Run(as, {GATE_PROBE, "exit", "0"}).exit_status, 0);
+    EXPECT_EQ(Run(as, {GATE_PROBE, "exit", "7"}).exit_status, 7);
+  }
+}
+
+TEST_F(GateCoverageTest, AForkedChildSpeaksOnlyForItself) {
+  for (const As as : {As::kLatency, As::kBatch}) {
+    const test::Finished finished = Run(as, {GATE_PROBE, "fork"});
+    ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+    EXPECT_EQ(CoverageIn(finished.err).reports, 1) << finished.err;
+    EXPECT_EQ(CoverageIn(finished.err).kernels, 11U);
+    const test::Finished loader =
+        Run(as, {"train", "--fork-child", "--kernels", "2", "--us", "50", "--steps", "20"});
+    EXPECT_EQ(loader.exit_status, 0) << loader.err;
+    EXPECT_EQ(ResultOf(loader)["child_status"], 0);
+  }
+}
+
+TEST_F(GateCoverageTest, WhatTheLoaderFindsNextGoesByTheCaller) {
+  const test::Finished finished = Run(As::kBatch, {GATE_PROBE, "neighbours"});
+  EXPECT_EQ(finished.exit_status, 0) << finished.out;
+}
+
+TEST_F(GateCoverageTest, WithoutADriverAProgramRunsAsItWould) {
+  const Environment nowhere{{"LD_LIBRARY_PATH", directory_}, {"DIVVY_REPORT", ""}};
+  const Words words{"train", "--steps", "1", "--kernels", "1"};
+  const test::Finished without = Run(As::kUngated, words, nowhere);
+  const test::Finished with = Run(As::kBatch, words, nowhere);
+  EXPECT_EQ(with.exit_status, without.exit_status);
+  EXPECT_EQ(with.err, without.err);
+  const test::Finished other = Run(As::kLatency, {GATE_PROBE, "neighbours"}, nowhere);
+  EXPECT_EQ(other.exit_status, 0) << other.out;
+}
+
+TEST_F(GateCoverageTest, TheQuotaIsKeptByEveryAllocation) {
+  constexpr std::size_t kQuota = std::size_t{1} << 30;
+  for (const As as : {As::kLatency, As::kBatch}) {
+    const test::Finished finished = Run(as, {GATE_PROBE, "memory", std::to_string(kQuota)},
+                                        {{"DIVVY_MEMORY_BYTES", std::to_string(kQuota)}});
+    EXPECT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+  }
+  const test::Finished job =
+      Run(As::kBatch, {"train", "--alloc", std::to_string(kQuota + 1), "--steps", "1"},
+          {{"DIVVY_MEMORY_BYTES", std::to_string(kQuota)}});
+  EXPECT_EQ(ResultOf(job)["first_error"], 2);
+}
+
+TEST_F(GateCoverageTest, CapturesAreLeftAlone) {
+  // With a latency job on the board, so that the trainer's launches are marked and timed; and once
+  // where the gate itself waits for events, which in itself would break a capture.
+  gate::Slot* const slot = JoinAsLatencyJob();
+  const Environment on_the_cpu{{"DIVVY_CUDA_SIM_FAULTS", "cuMemHostRegister_v2@*=801"}};
+  for (const auto& [as, more] : {std::pair{As::kBatch, Environment{}},
+                                 {As::kBatch, on_the_cpu},
+                                 {As::kLatency, Environment{}}}) {
+    const test::Finished finished = Run(as, {GATE_PROBE, "capture"}, more);
+    EXPECT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+    EXPECT_EQ(Stats().back()["captures_broken"], 0);
+    EXPECT_EQ(CoverageIn(finished.err).captured, 100U);
+    EXPECT_EQ(CoverageIn(finished.err).markers > 0, as == As::kBatch);
+  }
+  EXPECT_EQ(slot->level.load(), gate::kOpen);
+}
+
+TEST_F(GateCoverageTest, RequestsMarkedInCAndCppAreCountedAsMarked) {
+  const test::Finished finished = Run(As::kLatency, {GATE_PROBE, "marks", "20"});
+  ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+  EXPECT_EQ(CoverageIn(finished.err).requests, 21U) << "and the one before the first mark";
+  const test::Finished without = Run(As::kUngated, {GATE_PROBE, "marks", "4"});
+  EXPECT_EQ(without.exit_status, 0) << "marks of a program without the gate do nothing";
+}
+
+TEST_F(GateCoverageTest, PythonFindsTheMarksOrDoesWithout) {
+  const std::string script =
+      "import time, divvy_gate\n"
+      "divvy_gate.begin(); divvy_gate.end()\n"
+      "with divvy_gate.request(arrival=time.monotonic() - 1): pass\n"
+      "try:\n"
+      "    with divvy_gate.request(): raise KeyError\n"
+      "except KeyError: print('loaded' if divvy_gate.is_loaded() else 'absent')\n";
+  const Environment path{{"PYTHONPATH", std::string(DIVVY_SOURCE_DIR) + "/python"},
+                         {"PYTHONDONTWRITEBYTECODE", "1"},
+                         {"DIVVY_REPORT", ""}};
+  const Words command{"/usr/bin/env", "python3", "-c", script};
+  const test::Finished without = Run(As::kUngated, command, path);
+  EXPECT_EQ(without.out, "absent\n") << without.err;
+  const test::Finished with = Run(As::kLatency, command, path);
+  EXPECT_EQ(with.out, "loaded\n") << with.err;
+}
+
+TEST_F(GateCoverageTest, TheLibraryNeedsNothingButTheCLibrary) {
+  const test::Finished finished =
+      Run(As::kUngated, {"/usr/bin/env", "readelf", "-dW", GATE_LIBRARY});
+  ASSERT_EQ(finished.exit_status, 0) << finished.err;
+  std::istringstream lines(finished.out);
+  int needed = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("(NEEDED)") == std::string::npos) continue;
+    ++needed;
+    EXPECT_TRUE(line.find("[libc.so.") != std::string::npos ||
+                line.find("[ld-linux") != std::string::npos ||
+                line.find("[libdl.so.") != std::string::npos ||
+                line.find("[libpthread.so.") != std::string::npos)
+        << line;
+  }
+  EXPECT_GE(needed, 1);
+}
+
+TEST_F(GateCoverageTest, TheLibraryExportsItsHooksAndNothingElse) {
+  const test::Finished finished = Run(
+      As::kUngated, {"/usr/bin/env", "nm", "-D", "--defined-only", "--format=posix", GATE_LIBRARY});
+  ASSERT_EQ(finished.exit_status, 0) << finished.err;
+  std::istringstream lines(finished.out);
+  int hooks = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string name = line.substr(0, line.find(' '));
+    if (name.starts_with("cu")) {
+      ++hooks;
+      continue;
+    }
+    EXPECT_TRUE(name == "dlsym" || name == "divvy_request_begin" || name == "divvy_request_end")
+        << name;
+  }
+  EXPECT_GT(hooks, 30);
+}
+
+}  // namespace
+}  // namespace divvy::tests

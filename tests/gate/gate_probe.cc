@@ -1,0 +1,211 @@
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "divvy_gate.h"
+#include "gate/cuda_abi.h"
+
+// A program that uses CUDA in the ways that are easiest to break from outside, and checks that
+// nothing did. Says what went wrong and ends with 1, or says OK and ends as it was asked to.
+//
+//   divvy-gate-probe memory QUOTA_BYTES | capture | neighbours | exit STATUS | fork | marks N
+
+// In C, to see that the header is.
+extern "C" void MarkInC(void (*work)(void));
+// In a library that has another of the same name after it.
+extern "C" int DivvyNeighbour();
+
+namespace divvy::tests {
+namespace {
+
+void Expect(bool is_so, const char* what, int line) {
+  if (is_so) return;
+  std::printf("line %d: not so: %s\n", line, what);
+  std::exit(1);
+}
+#define EXPECT_THAT_IT(condition) Expect((condition), #condition, __LINE__)
+
+template <typename... Arguments>
+cuda::Result Call(const char* name, Arguments... arguments) {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  Expect(library != nullptr, "libcuda.so.1 can be loaded", __LINE__);
+  void* const found = dlsym(library, name);
+  Expect(found != nullptr, name, __LINE__);
+  return reinterpret_cast<cuda::Result (*)(Arguments...)>(found)(arguments...);
+}
+
+void Must(cuda::Result result, const char* what, int line) {
+  if (result == cuda::kSuccess) return;
+  std::printf("line %d: %s answers %d\n", line, what, result);
+  std::exit(1);
+}
+#define MUST(name, ...) Must(Call(name, ##__VA_ARGS__), name, __LINE__)
+
+cuda::Context context;
+cuda::Function kernel;
+
+void SetUp() {
+  cuda::Module module = nullptr;
+  MUST("cuInit", 0U);
+  MUST("cuDevicePrimaryCtxRetain", &context, 0);
+  MUST("cuCtxSetCurrent", context);
+  MUST("cuModuleLoadData", &module, static_cast<const void*>("kernel probe us=200\n"));
+  MUST("cuModuleGetFunction", &kernel, module, "probe");
+}
+
+cuda::Result Launch(cuda::Stream stream) {
+  void** const none = nullptr;
+  return Call("cuLaunchKernel", kernel, 16U, 1U, 1U, 256U, 1U, 1U, 0U, stream, none, none);
+}
+
+void LaunchAndWait() {
+  Must(Launch(nullptr), "cuLaunchKernel", __LINE__);
+  MUST("cuCtxSynchronize");
+}
+
+std::size_t FreeBytes(std::size_t quota) {
+  std::size_t free_bytes = 0;
+  std::size_t total = 0;
+  MUST("cuMemGetInfo_v2", &free_bytes, &total);
+  EXPECT_THAT_IT(total == quota);
+  return free_bytes;
+}
+
+// Every kind of allocation counts, fails cleanly beyond the quota, and comes back when it is freed.
+void CheckMemory(std::size_t quota) {
+  const std::size_t most = quota - quota / 4;
+  cuda::DevicePointer pointer = 0;
+  cuda::DevicePointer second = 0;
+  EXPECT_THAT_IT(FreeBytes(quota) == quota);
+
+  MUST("cuMemAlloc_v2", &pointer, most);
+  EXPECT_THAT_IT(FreeBytes(quota) == quota - most);
+  EXPECT_THAT_IT(Call("cuMemAlloc_v2", &second, most) == cuda::kOutOfMemory);
+  EXPECT_THAT_IT(Call("cuMemAlloc_v2", &second, ~std::size_t{0}) == cuda::kOutOfMemory);
+  EXPECT_THAT_IT(Call("cuMemAllocManaged", &second, most, 1U) == cuda::kOutOfMemory);
+  EXPECT_THAT_IT(Call("cuMemAllocAsync", &second, most, cuda::Stream{}) == cuda::kOutOfMemory);
+  LaunchAndWait();  // Nothing was harmed.
+  MUST("cuMemFree_v2", pointer);
+  EXPECT_THAT_IT(FreeBytes(quota) == quota);
+
+  MUST("cuMemAllocAsync", &pointer, most, cuda::Stream{});
+  EXPECT_THAT_IT(Call("cuMemAlloc_v2", &second, most) == cuda::kOutOfMemory);
+  MUST("cuMemFreeAsync", pointer, cuda::Stream{});
+  MUST("cuCtxSynchronize");
+  EXPECT_THAT_IT(FreeBytes(quota) == quota);
+
+  std::size_t pitch = 0;
+  MUST("cuMemAllocPitch_v2", &pointer, &pitch, std::size_t{1000}, std::size_t{64}, 4U);
+  EXPECT_THAT_IT(FreeBytes(quota) == quota - pitch * 64);
+  MUST("cuMemFree_v2", pointer);
+
+  cuda::AllocationProperties properties{};
+  properties.type = 1;
+  properties.location = {.type = cuda::kLocationDevice, .id = 0};
+  cuda::AllocationHandle handle = 0;
+  constexpr std::size_t kGranule = std::size_t{2} << 20;
+  MUST("cuMemCreate", &handle, kGranule, &properties, 0ULL);
+  EXPECT_THAT_IT(FreeBytes(quota) == quota - kGranule);
+  MUST("cuMemRelease", handle);
+  EXPECT_THAT_IT(FreeBytes(quota) == quota);
+  for (int i = 0; i < 1000; ++i) {
+    MUST("cuMemAlloc_v2", &pointer, most);
+    MUST("cuMemFree_v2", pointer);
+  }
+}
+
+// One thread captures in the mode that any unsafe call of any thread breaks, another trains.
+void CheckCapture() {
+  LaunchAndWait();
+  std::atomic<bool> over{false};
+  std::atomic<int> launched{0};
+  std::thread trainer([&] {
+    MUST("cuCtxSetCurrent", context);
+    cuda::Stream stream = nullptr;
+    MUST("cuStreamCreate", &stream, cuda::kStreamNonBlocking);
+    while (!over.load()) {
+      Must(Launch(stream), "cuLaunchKernel beside a capture", __LINE__);
+      launched.fetch_add(1);
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    }
+  });
+  cuda::Stream stream = nullptr;
+  MUST("cuStreamCreate", &stream, cuda::kStreamNonBlocking);
+  cuda::GraphExec executable = nullptr;
+  for (int round = 0; round < 5; ++round) {
+    MUST("cuStreamBeginCapture_v2", stream, cuda::kCaptureGlobal);
+    for (int i = 0; i < 20; ++i) Must(Launch(stream), "cuLaunchKernel in a capture", __LINE__);
+    const int before = launched.load();
+    while (launched.load() < before + 20) std::this_thread::yield();
+    cuda::CaptureStatus status = cuda::kCaptureNone;
+    MUST("cuStreamIsCapturing", stream, &status);
+    EXPECT_THAT_IT(status == cuda::kCaptureActive);
+    cuda::Graph graph = nullptr;
+    MUST("cuStreamEndCapture", stream, &graph);
+    std::size_t nodes = 0;
+    MUST("cuGraphGetNodes", graph, static_cast<cuda::GraphNode*>(nullptr), &nodes);
+    EXPECT_THAT_IT(nodes == 20);  // The kernels and nothing of the gate's.
+    MUST("cuGraphInstantiateWithFlags", &executable, graph, 0ULL);
+    MUST("cuGraphLaunch", executable, stream);
+    MUST("cuStreamSynchronize", stream);
+  }
+  over.store(true);
+  trainer.join();
+  MUST("cuCtxSynchronize");
+}
+
+// The child has nothing of its parent's jobs on the GPU, and ends in the ordinary way.
+void CheckFork() {
+  LaunchAndWait();
+  const pid_t child = fork();
+  if (child == 0) std::exit(5);
+  int status = 0;
+  EXPECT_THAT_IT(waitpid(child, &status, 0) == child);
+  EXPECT_THAT_IT(WIFEXITED(status) && WEXITSTATUS(status) == 5);
+  for (int i = 0; i < 10; ++i) LaunchAndWait();
+}
+
+void CheckMarks(int count) {
+  LaunchAndWait();
+  for (int i = 0; i < count; ++i) {
+    if (i % 2 == 0) {
+      MarkInC(LaunchAndWait);
+    } else {
+      divvy_request_begin(0);
+      LaunchAndWait();
+      LaunchAndWait();  // Two waits, one request.
+      divvy_request_end();
+    }
+  }
+  divvy_request_end();  // Of nothing.
+}
+
+int Run(const char* what, long number) {
+  if (std::strcmp(what, "neighbours") == 0) {
+    EXPECT_THAT_IT(DivvyNeighbour() == 2);
+    std::puts("OK");
+    return 0;
+  }
+  SetUp();
+  if (std::strcmp(what, "memory") == 0) CheckMemory(static_cast<std::size_t>(number));
+  if (std::strcmp(what, "capture") == 0) CheckCapture();
+  if (std::strcmp(what, "fork") == 0) CheckFork();
+  if (std::strcmp(what, "marks") == 0) CheckMarks(static_cast<int>(number));
+  if (std::strcmp(what, "exit") == 0) LaunchAndWait();
+  std::puts("OK");
+  return std::strcmp(what, "exit") == 0 ? static_cast<int>(number) : 0;
+}
+
+}  // namespace
+}  // namespace divvy::tests
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  return divvy::tests::Run(argv[1], argc > 2 ? std::strtol(argv[2], nullptr, 10) : 0);
+}
