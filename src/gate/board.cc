@@ -1,6 +1,7 @@
 #include "gate/board.h"
 
 #include <fcntl.h>
+#include <sys/auxv.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -19,7 +20,8 @@ namespace {
 
 constexpr int kOpenTries = 200;
 constexpr long kOpenPauseNs = 1'000'000;
-constexpr std::uint64_t kForeignGoneNs = 10'000'000'000;
+constexpr long kLockPatienceNs = 200'000'000;
+constexpr std::uint64_t kForeignGoneNs = 60'000'000'000;
 constexpr std::int64_t kAbandonedAfterNs = 50'000'000;
 
 void Pause() {
@@ -44,10 +46,27 @@ std::uint64_t OwnPidNamespace() {
   return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
+// The kernel gives every program that it starts random bytes of its own.
+std::uint64_t OwnImage() {
+  std::uint64_t image = 0;
+  const auto* random = reinterpret_cast<const void*>(getauxval(AT_RANDOM));
+  if (random != nullptr) memcpy(&image, random, sizeof image);
+  return image;
+}
+
 // A lock whose holder died is taken over: what it guards is a handful of words, each valid by
 // itself, and two counts.
+//
+// A holder that is stopped (a debugger, a paused container) keeps it: nobody waits for that one.
 bool Lock(Board* board) {
-  const int result = pthread_mutex_lock(&board->lock);
+  timespec until{};
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += kLockPatienceNs;
+  if (until.tv_nsec >= 1'000'000'000) {
+    until.tv_nsec -= 1'000'000'000;
+    ++until.tv_sec;
+  }
+  const int result = pthread_mutex_timedlock(&board->lock, &until);
   if (result == EOWNERDEAD) {
     pthread_mutex_consistent(&board->lock);
     CountJobs(board);
@@ -84,7 +103,7 @@ Board* Create(const char* path) {
                        // its maker died
   Board* board = nullptr;
   // The umask may have taken bits away, which would lock out ourselves.
-  if (fchmod(fd, 0600) == 0 && ftruncate(fd, sizeof(Board)) == 0) board = Map(fd);
+  if (fchmod(fd, 0600) == 0 && posix_fallocate(fd, 0, sizeof(Board)) == 0) board = Map(fd);
   if (board != nullptr) Initialise(board);
   const int saved = errno;
   close(fd);
@@ -186,6 +205,16 @@ int ReapLocked(Board* board) {
   return freed;
 }
 
+// A program that replaced itself (exec) is the same process, and left its place behind.
+void FreeOwn(Board* board) {
+  for (Slot& slot : board->slots) {
+    if (slot.live.load(std::memory_order_relaxed) != 0 && slot.pid == getpid() &&
+        slot.pid_namespace == OwnPidNamespace() && slot.image != OwnImage()) {
+      Free(slot);
+    }
+  }
+}
+
 // Batch jobs take turns by virtual time; one that joins late starts level with the others instead
 // of far behind them.
 std::uint64_t LeastVirtualTime(const Board* board) {
@@ -254,6 +283,7 @@ int Join(Board* board, const JobIdentity& job) {
   int taken = -1;
   if (IsCurrent(board)) {
     ReapLocked(board);
+    FreeOwn(board);
     for (int i = 0; i < kSlots && taken < 0; ++i) {
       if (board->slots[i].live.load(std::memory_order_relaxed) == 0) taken = i;
     }
@@ -265,6 +295,7 @@ int Join(Board* board, const JobIdentity& job) {
     slot.pid = getpid();
     slot.start_time = StartTime(slot.pid);
     slot.pid_namespace = OwnPidNamespace();
+    slot.image = OwnImage();
     slot.job = job;
     slot.virtual_ns.store(virtual_ns, std::memory_order_relaxed);
     slot.live.store(1, std::memory_order_release);
@@ -289,7 +320,17 @@ bool IsCurrent(const Board* board) {
 }
 
 int Reap(Board* board) {
-  if (!Lock(board)) return 0;
+  // Looked at without the lock first: this is done every second, and reads many small files. Counts
+  // that are wrong were left so by somebody who died over them.
+  bool any = false;
+  std::uint32_t jobs = 0;
+  for (const Slot& slot : board->slots) {
+    if (slot.live.load(std::memory_order_acquire) == 0) continue;
+    ++jobs;
+    any = any || IsGone(slot);
+  }
+  if (jobs != board->latency_jobs.load() + board->batch_jobs.load()) any = true;
+  if (!any || !Lock(board)) return 0;
   const int freed = ReapLocked(board);
   Unlock(board);
   return freed;

@@ -44,12 +44,11 @@ struct Slot {
   std::int32_t pid;
   std::uint64_t start_time;     // of the process, in clock ticks since boot: pids are used again
   std::uint64_t pid_namespace;  // in which the pid counts: a container's are its own
+  std::uint64_t image;  // of the program in the process: it may replace itself and come again
   JobIdentity job;
 
   // The gate word of a latency job, on a line of its own: the GPU polls it.
   alignas(64) std::atomic<std::uint32_t> level;
-  std::atomic<std::uint32_t>
-      turns;  // counts the closings, so that a late opener sees that it is late
   std::atomic<std::uint64_t> closed_since_ns;  // CLOCK_MONOTONIC; 0 while open
   std::atomic<std::uint32_t> openness;         // 0 .. kNoProtection
   std::atomic<std::uint64_t>

@@ -29,7 +29,7 @@ class RequestTimes {
 // after a while, and later each time it fails.
 class SloControl {
  public:
-  explicit SloControl(std::uint64_t slo_ns) : slo_ns_(slo_ns) {}
+  explicit SloControl(std::uint64_t slo_ns = 0) : slo_ns_(slo_ns) {}
   [[nodiscard]] std::uint32_t Openness() const { return openness_; }
   // To be called with the times every few milliseconds.
   void Step(const RequestTimes& times);

@@ -128,8 +128,10 @@ TEST_F(GateSharingTest, WhereTheGpuCannotWaitTheCpuDoes) {
 }
 
 TEST_F(GateSharingTest, ARefusedWaitIsSaidOnceAndEverythingPasses) {
-  auto trainer =
-      StartTrainer(kTraining, {{"DIVVY_CUDA_SIM_FAULTS", "cuStreamWaitValue32_v2@3=801"}});
+  auto trainer = StartTrainer(
+      kTraining,
+      {{"DIVVY_CUDA_SIM_FAULTS",
+        "cuStreamWaitValue32_v2@3=801,cuStreamWaitValue32_v2@4=801,cuStreamWaitValue32_v2@5=801"}});
   ASSERT_TRUE(Await(
       [&] { return trainer_->mode.load() == static_cast<std::uint32_t>(gate::GateMode::kPass); }));
   EXPECT_GE(SecondsToLaunch(*trainer_, 20), 0) << "past the markers that it had put before";

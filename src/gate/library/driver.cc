@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <atomic>
 #include <initializer_list>
 
 namespace divvy::gate {
@@ -66,7 +67,12 @@ const Driver* RealDriver() {
 }
 
 void* RealDlsym(void* library, const char* name) {
-  static const Lookup lookup = FindLookup();
+  static std::atomic<Lookup> found;
+  Lookup lookup = found.load(std::memory_order_acquire);
+  if (lookup == nullptr) {
+    lookup = FindLookup();
+    found.store(lookup, std::memory_order_release);
+  }
   return lookup == nullptr ? nullptr : lookup(library, name);
 }
 

@@ -36,7 +36,7 @@ struct Driver {
   cuda::Result (*cuMemGetInfo_v2)(std::size_t*, std::size_t*);
 };
 
-// Null until the process has loaded libcuda.so.1 and there is a driver to speak to.
+// Loads libcuda.so.1 if the process has not. Null, for good, if there is none.
 const Driver* RealDriver();
 
 // The loader's own look-up, past ours.

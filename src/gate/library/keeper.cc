@@ -24,6 +24,8 @@ constexpr std::uint64_t kStaleNs = 60'000'000;
 // Nobody holds a gate closed for longer in one go.
 constexpr std::uint64_t kLongestNs = 1'000'000'000;
 constexpr std::uint64_t kReapNs = 1'000'000'000;
+// The program's thread-local data comes out of every thread's stack, and may be large.
+constexpr std::size_t kStackBytes = 1024 * 1024;
 
 void WaitForBell(std::uint32_t seen, std::uint64_t ns) {
   const timespec timeout{static_cast<time_t>(ns / 1'000'000'000U),
@@ -41,9 +43,18 @@ void Judge(Board& board, Slot& slot, std::uint64_t now_ns) {
   }
   const bool stale = now_ns > slot.heartbeat_ns.load(std::memory_order_relaxed) + kStaleNs;
   if (!stale && now_ns < since + kLongestNs) return;
+  slot.closed_since_ns.store(0, std::memory_order_relaxed);
   if (slot.level.exchange(kOpen, std::memory_order_acq_rel) != kOpen)
     slot.rescued.fetch_add(1, std::memory_order_relaxed);
-  slot.closed_since_ns.store(0, std::memory_order_relaxed);
+}
+
+// A place that nobody has is open, whatever a dying thread wrote there last.
+void LookAt(Board& board, Slot& slot, std::uint64_t now_ns) {
+  if (slot.live.load(std::memory_order_acquire) != 0) {
+    Judge(board, slot, now_ns);
+  } else if (slot.level.load(std::memory_order_relaxed) != kOpen) {
+    slot.level.store(kOpen, std::memory_order_release);
+  }
 }
 
 void Publish(GpuState& gpu) {
@@ -57,7 +68,8 @@ void* Run(void*) {
   // Rests are a hundred microseconds long; the default slack of timers is 50.
   prctl(PR_SET_TIMERSLACK, 1UL);
   pthread_setname_np(pthread_self(), "divvy-gate");
-  SloControl control(process.settings.job.slo_ns);
+  SloControl controls[kDevices];
+  for (SloControl& control : controls) control = SloControl(process.settings.job.slo_ns);
   const bool latency = process.settings.job.job_class == JobClass::kLatency;
   std::uint64_t next_round = 0;
   std::uint64_t next_reap = 0;
@@ -76,13 +88,14 @@ void* Run(void*) {
       if (!round) continue;
       gpu.slot->heartbeat_ns.store(now, std::memory_order_relaxed);
       for (Slot& slot : gpu.board->slots) {
-        if (slot.live.load(std::memory_order_acquire) != 0) Judge(*gpu.board, slot, now);
+        LookAt(*gpu.board, slot, now);
       }
       if (reap) Reap(gpu.board);
       if (!latency) continue;
       OpenIfAbandoned(gpu, now);
       Publish(gpu);
       if (process.settings.job.slo_ns != 0) {
+        SloControl& control = controls[gpu.index];
         control.Step(gpu.times);
         gpu.slot->openness.store(control.Openness(), std::memory_order_relaxed);
       }
@@ -113,10 +126,12 @@ void StartKeeper() {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN + 64 * 1024);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
   pthread_t thread{};
-  if (pthread_create(&thread, &attributes, Run, nullptr) != 0)
+  if (pthread_create(&thread, &attributes, Run, nullptr) != 0) {
+    process.keeper_runs.store(0);
     Say("cannot start a thread: a dead job's gate may stay closed until it is reaped");
+  }
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -14,6 +14,7 @@ constexpr std::uint64_t kAccountNs =
     1'000'000;  // GPU time after which a batch job looks at the others' turns
 constexpr long kTurnPauseNs = 200'000;
 constexpr int kTurnPauses = 100;
+constexpr std::uint32_t kRefusals = 3;  // in a row: the driver will not have it
 constexpr int kHostPauses = 2'000;
 constexpr long kHostPauseNs = 50'000;
 
@@ -102,6 +103,8 @@ void PutMarker(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::ui
                                                      reinterpret_cast<const char*>(gpu.board));
       if (driver.cuStreamWaitValue32_v2(stream, gpu.board_on_gpu + offset, job_class,
                                         cuda::kWaitValueGeq) != cuda::kSuccess) {
+        // A stream that is no good fails the launch as well, and says nothing about others.
+        if (gpu.refused.fetch_add(1, std::memory_order_relaxed) + 1 < kRefusals) return;
         gpu.mode.store(GateMode::kPass);
         gpu.slot->mode.store(static_cast<std::uint32_t>(GateMode::kPass),
                              std::memory_order_relaxed);
@@ -109,6 +112,7 @@ void PutMarker(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::ui
             "back");
         return;
       }
+      gpu.refused.store(0, std::memory_order_relaxed);
       put = true;
     }
   }
@@ -166,6 +170,18 @@ void TakeTurns(GpuState& gpu) {
     nanosleep(&pause, nullptr);
     now = NowNs();
     slot.last_launch_ns.store(now, std::memory_order_relaxed);
+  }
+}
+
+bool Captures(const Driver& driver, cuda::Stream stream) {
+  cuda::CaptureStatus status = cuda::kCaptureNone;
+  return driver.cuStreamIsCapturing(stream, &status) == cuda::kSuccess &&
+         status != cuda::kCaptureNone;
+}
+
+void EndCapture() {
+  std::uint32_t captures = process.captures.load();
+  while (captures > 0 && !process.captures.compare_exchange_weak(captures, captures - 1)) {
   }
 }
 
@@ -322,19 +338,40 @@ DIVVY_BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz)
 DIVVY_BEGIN_CAPTURE_TO_GRAPH(cuStreamBeginCaptureToGraph)
 DIVVY_BEGIN_CAPTURE_TO_GRAPH(cuStreamBeginCaptureToGraph_ptsz)
 
-#define DIVVY_END_CAPTURE(name)                                                       \
-  DIVVY_HOOK cuda::Result name(cuda::Stream stream, cuda::Graph* graph) {             \
-    DIVVY_REAL(name);                                                                 \
-    const cuda::Result result = real(stream, graph);                                  \
-    /* Also a capture that failed is over, unless it was never this stream's. */      \
-    if (result != cuda::kIllegalState && result != cuda::kStreamCaptureWrongThread && \
-        process.captures.load() > 0) {                                                \
-      process.captures.fetch_sub(1);                                                  \
-    }                                                                                 \
-    return result;                                                                    \
+#define DIVVY_END_CAPTURE(name, stream_of)                                \
+  DIVVY_HOOK cuda::Result name(cuda::Stream stream, cuda::Graph* graph) { \
+    DIVVY_REAL(name);                                                     \
+    const Driver* driver = RealDriver();                                  \
+    const bool before = Captures(*driver, stream_of(stream));             \
+    const cuda::Result result = real(stream, graph);                      \
+    /* Failed or not: it is over if the stream no longer takes part. */   \
+    if (before && !Captures(*driver, stream_of(stream))) EndCapture();    \
+    return result;                                                        \
   }
-DIVVY_END_CAPTURE(cuStreamEndCapture)
-DIVVY_END_CAPTURE(cuStreamEndCapture_ptsz)
+DIVVY_END_CAPTURE(cuStreamEndCapture, )
+DIVVY_END_CAPTURE(cuStreamEndCapture_ptsz, OwnDefault)
+
+// The first form of the call, without a mode.
+#define DIVVY_BEGIN_CAPTURE_OLD(name)                            \
+  DIVVY_HOOK cuda::Result name(cuda::Stream stream) {            \
+    DIVVY_REAL(name);                                            \
+    const cuda::Result result = real(stream);                    \
+    if (result == cuda::kSuccess) process.captures.fetch_add(1); \
+    return result;                                               \
+  }
+DIVVY_BEGIN_CAPTURE_OLD(cuStreamBeginCapture)
+DIVVY_BEGIN_CAPTURE_OLD(cuStreamBeginCapture_ptsz)
+
+#define DIVVY_RESET(name)                             \
+  DIVVY_HOOK cuda::Result name(cuda::Device device) { \
+    DIVVY_REAL(name);                                 \
+    ForgetGpu(device);                                \
+    const cuda::Result result = real(device);         \
+    if (result == cuda::kSuccess) ForgetMemory();     \
+    return result;                                    \
+  }
+DIVVY_RESET(cuDevicePrimaryCtxReset)
+DIVVY_RESET(cuDevicePrimaryCtxReset_v2)
 
 }  // extern "C"
 

@@ -11,23 +11,23 @@ namespace divvy::gate {
 
 // Declared for their addresses alone: the functions are defined, with their own types, where they
 // belong.
-#define DIVVY_HOOKS(X)                                                                             \
-  X(cuLaunchKernel)                                                                                \
-  X(cuLaunchKernel_ptsz) X(cuLaunchKernelEx) X(cuLaunchKernelEx_ptsz) X(cuLaunchCooperativeKernel) \
-      X(cuLaunchCooperativeKernel_ptsz) X(cuGraphLaunch) X(cuGraphLaunch_ptsz) X(                  \
-          cuGraphExecDestroy) X(cuStreamBeginCapture_v2) X(cuStreamBeginCapture_v2_ptsz)           \
-          X(cuStreamBeginCaptureToGraph) X(cuStreamBeginCaptureToGraph_ptsz) X(cuStreamEndCapture) \
-              X(cuStreamEndCapture_ptsz) X(cuStreamSynchronize) X(cuStreamSynchronize_ptsz) X(     \
-                  cuCtxSynchronize) X(cuCtxSynchronize_v2) X(cuEventSynchronize) X(cuEventQuery)   \
-                  X(cuStreamQuery) X(cuStreamQuery_ptsz) X(cuEventRecord) X(cuEventRecord_ptsz)    \
-                      X(cuEventRecordWithFlags) X(cuEventRecordWithFlags_ptsz) X(cuLaunchHostFunc) \
-                          X(cuLaunchHostFunc_ptsz) X(cuMemcpyDtoH_v2) X(cuMemcpyDtoH_v2_ptds)      \
-                              X(cuMemcpy) X(cuMemcpy_ptds) X(cuMemAlloc_v2) X(cuMemAllocManaged)   \
-                                  X(cuMemAllocPitch_v2) X(cuMemAllocAsync) X(cuMemAllocAsync_ptsz) \
-                                      X(cuMemAllocFromPoolAsync) X(cuMemAllocFromPoolAsync_ptsz)   \
-                                          X(cuMemCreate) X(cuMemRelease) X(cuMemFree_v2)           \
-                                              X(cuMemFreeAsync) X(cuMemFreeAsync_ptsz)             \
-                                                  X(cuMemGetInfo_v2)
+// clang-format off
+#define DIVVY_HOOKS(X)                                                                          \
+  X(cuLaunchKernel) X(cuLaunchKernel_ptsz) X(cuLaunchKernelEx) X(cuLaunchKernelEx_ptsz)         \
+  X(cuLaunchCooperativeKernel) X(cuLaunchCooperativeKernel_ptsz) X(cuGraphLaunch)               \
+  X(cuGraphLaunch_ptsz) X(cuGraphExecDestroy) X(cuDevicePrimaryCtxReset)                        \
+  X(cuDevicePrimaryCtxReset_v2) X(cuStreamBeginCapture) X(cuStreamBeginCapture_ptsz)            \
+  X(cuStreamBeginCapture_v2) X(cuStreamBeginCapture_v2_ptsz) X(cuStreamBeginCaptureToGraph)     \
+  X(cuStreamBeginCaptureToGraph_ptsz) X(cuStreamEndCapture) X(cuStreamEndCapture_ptsz)          \
+  X(cuStreamSynchronize) X(cuStreamSynchronize_ptsz) X(cuCtxSynchronize)                        \
+  X(cuCtxSynchronize_v2) X(cuEventSynchronize) X(cuEventQuery) X(cuStreamQuery)                 \
+  X(cuStreamQuery_ptsz) X(cuEventRecord) X(cuEventRecord_ptsz) X(cuEventRecordWithFlags)        \
+  X(cuEventRecordWithFlags_ptsz) X(cuLaunchHostFunc) X(cuLaunchHostFunc_ptsz)                   \
+  X(cuMemcpyDtoH_v2) X(cuMemcpyDtoH_v2_ptds) X(cuMemcpy) X(cuMemcpy_ptds) X(cuMemAlloc_v2)      \
+  X(cuMemAllocManaged) X(cuMemAllocPitch_v2) X(cuMemAllocAsync) X(cuMemAllocAsync_ptsz)         \
+  X(cuMemAllocFromPoolAsync) X(cuMemAllocFromPoolAsync_ptsz) X(cuMemCreate) X(cuMemRelease)     \
+  X(cuMemFree_v2) X(cuMemFreeAsync) X(cuMemFreeAsync_ptsz) X(cuMemGetInfo_v2)
+// clang-format on
 
 extern "C" {
 #define DIVVY_DECLARE(name) void name();
@@ -98,7 +98,7 @@ extern "C" {
 DIVVY_HOOK int cuGetProcAddress(const char* symbol, void** function, int version,
                                 std::uint64_t flags) {
   using namespace divvy::gate;
-  static const auto real = reinterpret_cast<GetProcAddressV1>(DriverSymbol("cuGetProcAddress"));
+  const auto real = reinterpret_cast<GetProcAddressV1>(DriverSymbol("cuGetProcAddress"));
   if (real == nullptr) return divvy::cuda::kNotFound;
   const divvy::cuda::Result result = real(symbol, function, version, flags);
   if (result == divvy::cuda::kSuccess) Replace(function);
@@ -108,7 +108,7 @@ DIVVY_HOOK int cuGetProcAddress(const char* symbol, void** function, int version
 DIVVY_HOOK int cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                    std::uint64_t flags, int* status) {
   using namespace divvy::gate;
-  static const auto real = reinterpret_cast<GetProcAddressV2>(DriverSymbol("cuGetProcAddress_v2"));
+  const auto real = reinterpret_cast<GetProcAddressV2>(DriverSymbol("cuGetProcAddress_v2"));
   if (real == nullptr) return divvy::cuda::kNotFound;
   const divvy::cuda::Result result = real(symbol, function, version, flags, status);
   if (result == divvy::cuda::kSuccess) Replace(function);

@@ -94,6 +94,14 @@ cuda::Result Allocate(const cuda::DevicePointer* pointer, std::size_t bytes, Cal
 
 }  // namespace
 
+void ForgetMemory() {
+  if (process.device_count.load() != 1) return;
+  pthread_mutex_lock(&held_lock);
+  for (Held& entry : held) entry = {};
+  held_bytes = 0;
+  pthread_mutex_unlock(&held_lock);
+}
+
 extern "C" {
 
 DIVVY_HOOK cuda::Result cuMemAlloc_v2(cuda::DevicePointer* pointer, std::size_t bytes) {

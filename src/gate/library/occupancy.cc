@@ -5,6 +5,9 @@
 namespace divvy::gate {
 namespace {
 
+// No stream has this handle.
+cuda::Stream const kNoStream = reinterpret_cast<cuda::Stream>(~std::uintptr_t{0});
+
 // Changes of state are rare next to launches and take some ten nanoseconds.
 class Transition {
  public:
@@ -28,8 +31,20 @@ std::uint32_t Behind(const GpuState& gpu, const Worker& worker) {
          progress_marks[gpu.index][&worker - gpu.workers].passed.load(std::memory_order_relaxed);
 }
 
+bool LaunchedInto(const Worker& worker, cuda::Stream stream) {
+  for (const std::atomic<cuda::Stream>& own : worker.streams) {
+    if (own.load(std::memory_order_relaxed) == stream) return true;
+  }
+  return false;
+}
+
+void RememberStream(Worker& worker, cuda::Stream stream) {
+  worker.streams[worker.next_stream++ % 4].store(stream, std::memory_order_relaxed);
+}
+
 std::uint32_t LevelOf(const GpuState& gpu, std::uint32_t behind) {
   const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
+  if (gpu.abandoned) return kOpen;
   const LatencyCounts counts{
       .active = gpu.active.load(std::memory_order_relaxed),
       .waiting = gpu.waiting.load(std::memory_order_relaxed),
@@ -45,14 +60,15 @@ std::uint32_t LevelOf(const GpuState& gpu, std::uint32_t behind) {
 // Puts the level that follows from the state on the board. Under the transition lock.
 void Publish(GpuState& gpu, std::uint32_t behind, std::uint64_t now_ns) {
   Slot& slot = *gpu.slot;
+  // A place that was given back, or taken away while the process was paused, is somebody else's.
+  if (gpu.left || slot.pid != gpu.own_pid) return;
   const std::uint32_t level = LevelOf(gpu, behind);
-  const std::uint32_t before = slot.level.exchange(level, std::memory_order_acq_rel);
-  if (level == before) return;
+  if (level == slot.level.load(std::memory_order_relaxed)) return;
   const std::uint64_t since = slot.closed_since_ns.load(std::memory_order_relaxed);
-  if (level < kOpen && since == 0) {
-    slot.closed_since_ns.store(now_ns, std::memory_order_relaxed);
-    slot.turns.fetch_add(1, std::memory_order_relaxed);
-  } else if (level == kOpen && since != 0) {
+  // Since when before what: a process that is stopped in between is found by it.
+  if (level < kOpen && since == 0) slot.closed_since_ns.store(now_ns, std::memory_order_release);
+  slot.level.store(level, std::memory_order_release);
+  if (level == kOpen && since != 0) {
     slot.closed_since_ns.store(0, std::memory_order_relaxed);
     slot.closed_ns.fetch_add(now_ns - since, std::memory_order_relaxed);
   }
@@ -64,7 +80,10 @@ void Follow(std::atomic<std::uint64_t>& usual, std::uint64_t value) {
 }
 
 void Activate(GpuState& gpu, Worker& worker, std::uint64_t now_ns) {
+  gpu.abandoned = false;
   if (worker.active.exchange(1, std::memory_order_relaxed) != 0) return;
+  for (std::atomic<cuda::Stream>& stream : worker.streams)
+    stream.store(kNoStream, std::memory_order_relaxed);
   if (gpu.active.fetch_add(1, std::memory_order_relaxed) == 0) {
     gpu.request_start_ns.store(now_ns, std::memory_order_relaxed);
     gpu.request_first_launch.store(gpu.launches.load(std::memory_order_relaxed),
@@ -84,6 +103,7 @@ void StopWaiting(GpuState& gpu, Worker& worker) {
 bool StartWaiting(GpuState& gpu, Worker& worker, std::uint64_t now_ns) {
   if (worker.waiting.exchange(1, std::memory_order_relaxed) != 0) return false;
   if (gpu.waiting.fetch_add(1, std::memory_order_relaxed) != 0) return false;
+  gpu.abandoned = false;
   gpu.wait_start_ns.store(now_ns, std::memory_order_relaxed);
   const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
   const std::uint64_t closed = ClosedNs(tuning, gpu.usual_wait_ns.load(std::memory_order_relaxed));
@@ -107,6 +127,9 @@ void RecordRequest(GpuState& gpu, std::uint64_t ns) {
 // itself.
 void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
   gpu.heavy.store(0, std::memory_order_relaxed);
+  gpu.abandoned = false;
+  // Threads that polled for somebody else's work would otherwise wait for ever.
+  for (Worker& worker : gpu.workers) StopWaiting(gpu, worker);
   const std::uint64_t took = now_ns - gpu.request_start_ns.load(std::memory_order_relaxed);
   if (gpu.slot->marked.load(std::memory_order_relaxed) == 0) RecordRequest(gpu, took);
   Follow(gpu.usual_request_ns, took);
@@ -128,9 +151,11 @@ void BeforeLaunch(GpuState& gpu, cuda::Stream stream, bool heavy) {
   const std::uint64_t number = gpu.launches.fetch_add(1, std::memory_order_relaxed) + 1;
   worker->last_launch.store(number, std::memory_order_relaxed);
   worker->stream.store(stream, std::memory_order_relaxed);
+  const bool new_stream = !LaunchedInto(*worker, stream);
   const bool starts = worker->active.load(std::memory_order_relaxed) == 0;
   const bool was_polling = worker->waiting.load(std::memory_order_relaxed) != 0;
-  if (!starts && !heavy && !was_polling) {
+  if (!starts && new_stream) RememberStream(*worker, stream);
+  if (!starts && !heavy && !was_polling && !gpu.abandoned) {
     // On the way of every launch: only a change of level is worth a lock.
     const std::uint32_t behind = Behind(gpu, *worker);
     if (LevelOf(gpu, behind) == gpu.slot->level.load(std::memory_order_relaxed)) return;
@@ -143,6 +168,7 @@ void BeforeLaunch(GpuState& gpu, cuda::Stream stream, bool heavy) {
   if (heavy) gpu.heavy.store(1, std::memory_order_relaxed);
   StopWaiting(gpu, *worker);
   Activate(gpu, *worker, now);
+  if (starts) RememberStream(*worker, stream);
   Publish(gpu, Behind(gpu, *worker), now);
 }
 
@@ -180,7 +206,19 @@ Waiting::Waiting(GpuState* gpu) : gpu_(gpu) {
   if (ring) RingKeeper();
 }
 
-void Waiting::Done(bool covers, bool whole_context, cuda::Stream stream) {
+void Waiting::Over() { End({}); }
+
+void Waiting::StreamDone(cuda::Stream stream) {
+  End({.anything = true, .stream = stream, .launch = launches_});
+}
+
+void Waiting::EventDone(cuda::Stream stream, std::uint64_t launch) {
+  End({.anything = true, .stream = stream, .launch = launch});
+}
+
+void Waiting::ContextDone() { End({.anything = true, .whole_context = true, .launch = launches_}); }
+
+void Waiting::End(const Cover& cover) {
   if (gpu_ == nullptr) return;
   Worker* own = ThisWorker(*gpu_);
   const std::uint64_t now = NowNs();
@@ -190,17 +228,17 @@ void Waiting::Done(bool covers, bool whole_context, cuda::Stream stream) {
     const std::uint64_t waited_since = gpu_->wait_start_ns.load(std::memory_order_relaxed);
     StopWaiting(*gpu_, *own);
     const bool was_active = gpu_->active.load(std::memory_order_relaxed) != 0;
-    if (covers) {
-      Deactivate(*gpu_, *own);
-      for (Worker& worker : gpu_->workers) {
-        if (worker.active.load(std::memory_order_relaxed) == 0) continue;
-        const bool launched_since = worker.last_launch.load(std::memory_order_relaxed) > launches_;
-        if (launched_since ||
-            (!whole_context && worker.stream.load(std::memory_order_relaxed) != stream))
-          continue;
-        StopWaiting(*gpu_, worker);
-        Deactivate(*gpu_, worker);
+    for (Worker& worker : gpu_->workers) {
+      if (!cover.anything || worker.active.load(std::memory_order_relaxed) == 0 ||
+          worker.last_launch.load(std::memory_order_relaxed) > cover.launch) {
+        continue;
       }
+      const bool its_stream = &worker == own
+                                  ? LaunchedInto(worker, cover.stream)
+                                  : worker.stream.load(std::memory_order_relaxed) == cover.stream;
+      if (!cover.whole_context && !its_stream) continue;
+      StopWaiting(*gpu_, worker);
+      Deactivate(*gpu_, worker);
     }
     if (was_active && gpu_->active.load(std::memory_order_relaxed) == 0) {
       Follow(gpu_->usual_wait_ns, now - waited_since);
@@ -212,12 +250,14 @@ void Waiting::Done(bool covers, bool whole_context, cuda::Stream stream) {
   if (rests) RingKeeper();
 }
 
-void Polled(GpuState& gpu, bool finished, cuda::Stream stream) {
-  Worker* worker = ThisWorker(gpu);
-  if (worker == nullptr || gpu.active.load(std::memory_order_relaxed) == 0) return;
-  Waiting waiting(&gpu);
-  if (finished) waiting.Done(true, false, stream);
-  // Otherwise it stays waiting until it launches again or finds its work done.
+void Polled(GpuState& gpu) {
+  // It stays waiting until it launches again, finds its work done, or nobody has any under way.
+  const Waiting waiting(&gpu);
+}
+
+void StopPublishing(GpuState& gpu) {
+  const Transition transition(gpu);
+  gpu.left = true;
 }
 
 void Finished(GpuState& gpu, Worker& worker, std::uint64_t launch) {
@@ -316,14 +356,11 @@ void OpenIfAbandoned(GpuState& gpu, std::uint64_t now_ns) {
   if (now_ns < gpu.launches_seen_ns + kAbandonedNs ||
       gpu.waiting.load(std::memory_order_relaxed) != 0)
     return;
-  bool marked = false;
-  for (Worker& worker : gpu.workers) {
-    if (worker.active.load(std::memory_order_relaxed) == 0) continue;
-    marked = marked || worker.in_request != 0;
-    Deactivate(gpu, worker);
+  for (const Worker& worker : gpu.workers) {
+    if (worker.in_request != 0) return;  // it says itself when it is done
   }
-  gpu.heavy.store(0, std::memory_order_relaxed);
-  if (!marked) Publish(gpu, 0, now_ns);
+  gpu.abandoned = true;
+  Publish(gpu, 0, now_ns);
 }
 
 }  // namespace divvy::gate

@@ -53,6 +53,7 @@ void ReleaseThread(void* number) {
   for (GpuState& gpu : process.gpus) {
     if (gpu.phase.load(std::memory_order_acquire) == kJoined) Abandon(gpu, gpu.workers[index]);
   }
+  own_thread = 0;
   process.thread_taken[index].store(0, std::memory_order_release);
 }
 
@@ -65,6 +66,7 @@ void AfterForkInChild() {
   }
   for (std::atomic<std::uint32_t>& taken : process.thread_taken) taken.store(0);
   own_thread = 0;
+  pthread_setspecific(thread_key, nullptr);
   process.captures.store(0);
   process.keeper_runs.store(0);
   process.settings.report = nullptr;  // what the parent launched is the parent's to tell
@@ -170,7 +172,12 @@ void PrepareLatency(const Driver& driver, GpuState& gpu) {
 bool OpenAndJoin(const Driver& driver, GpuState& gpu) {
   cuda::Uuid uuid{};
   int multiprocessors = 0;
-  driver.cuDeviceGetUuid_v2(&uuid, gpu.index);
+  if (driver.cuDeviceGetUuid_v2 == nullptr ||
+      driver.cuDeviceGetUuid_v2(&uuid, gpu.index) != cuda::kSuccess) {
+    Say("the driver does not tell which GPU this is (CUDA 11.4 or later does); this job is not "
+        "gated");
+    return false;
+  }
   driver.cuDeviceGetAttribute(&multiprocessors, cuda::kMultiprocessorCount, gpu.index);
   gpu.multiprocessors = static_cast<std::uint32_t>(multiprocessors);
   BoardPath(process.settings.board_directory, uuid.bytes, gpu.board_path, sizeof gpu.board_path);
@@ -189,7 +196,9 @@ bool OpenAndJoin(const Driver& driver, GpuState& gpu) {
     gpu.board = nullptr;
     if (full) break;
   }
-  Say("the board %s has no free place (%d jobs share this GPU); this job is not gated",
+  Say("the board %s has no free place (%d jobs share this GPU), or a stopped process holds it; "
+      "this "
+      "job is not gated",
       gpu.board_path, kSlots);
   return false;
 }
@@ -201,6 +210,8 @@ void JoinGpu(const Driver& driver, GpuState& gpu) {
     return;
   }
   gpu.slot = &gpu.board->slots[gpu.slot_index];
+  gpu.own_pid = getpid();
+  gpu.left = false;
   if (process.settings.job.job_class == JobClass::kBatch) {
     PrepareBatch(driver, gpu);
   } else {
@@ -264,6 +275,7 @@ __attribute__((destructor)) void AtExit() {
   }
   for (GpuState& gpu : process.gpus) {
     if (gpu.phase.exchange(kOff) != kJoined) continue;
+    StopPublishing(gpu);  // other threads may still be in a call
     Leave(gpu.board, gpu.slot_index);
     RemoveIfEmpty(gpu.board, gpu.board_path);
   }
@@ -278,6 +290,29 @@ void Say(const char* format, ...) {
   vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
   dprintf(STDERR_FILENO, "divvy: %s\n", line);
+}
+
+void ForgetGpu(cuda::Device device) {
+  if (device < 0 || device >= kDevices) return;
+  GpuState& gpu = process.gpus[device];
+  std::uint32_t expected = kJoined;
+  if (!gpu.phase.compare_exchange_strong(expected, kJoining)) return;
+  StopPublishing(gpu);
+  Leave(gpu.board, gpu.slot_index);
+  // The board stays mapped: the keeper may be looking at it.
+  for (Sample& sample : gpu.samples) sample = {};
+  for (Worker& worker : gpu.workers) {
+    worker.active = 0;
+    worker.waiting = 0;
+    worker.since_mark = worker.marks = worker.in_request = 0;
+  }
+  for (ProgressMark& mark : progress_marks[device]) mark.passed = 0;
+  gpu.active = 0;
+  gpu.waiting = 0;
+  gpu.heavy = 0;
+  gpu.rest_until_ns = 0;
+  gpu.open_at_ns = 0;
+  gpu.phase.store(kUnseen, std::memory_order_release);
 }
 
 GpuState* CurrentGpu(const Driver& driver) {

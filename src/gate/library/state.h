@@ -41,10 +41,12 @@ struct Worker {
   std::atomic<std::uint32_t> active;       // has work submitted that is not known to be done
   std::atomic<std::uint32_t> waiting;      // asked for its end
   std::atomic<std::uint64_t> last_launch;  // its number among the launches of the GPU
-  std::atomic<cuda::Stream> stream;        // of that launch
-  std::uint32_t since_mark;                // launches
-  std::uint32_t marks;                     // progress marks submitted
-  std::uint32_t in_request;                // between divvy_request_begin and _end
+  std::atomic<cuda::Stream> streams[4];    // of this request, the last ones
+  std::uint32_t next_stream;
+  std::atomic<cuda::Stream> stream;  // of that launch
+  std::uint32_t since_mark;          // launches
+  std::uint32_t marks;               // progress marks submitted
+  std::uint32_t in_request;          // between divvy_request_begin and _end
   std::uint64_t request_start_ns;
 };
 
@@ -55,6 +57,7 @@ struct GpuState {
   Slot* slot;
   int slot_index;
   std::atomic<GateMode> mode;
+  std::atomic<std::uint32_t> refused;      // markers, in a row
   std::atomic<std::uint32_t> interval_ns;  // between markers
   cuda::DevicePointer board_on_gpu;
   std::uint32_t multiprocessors;
@@ -73,6 +76,9 @@ struct GpuState {
   // Latency.
   std::atomic<std::uint32_t> transition;  // a spin lock around changes of state
   Worker workers[kThreads];
+  std::int32_t own_pid;
+  std::atomic<bool> left;       // the place on the board was given back; under the transition lock
+  std::atomic<bool> abandoned;  // likewise: work is under way that nobody asks about
   std::atomic<std::uint32_t> active;   // workers
   std::atomic<std::uint32_t> waiting;  // workers
   std::atomic<std::uint32_t>
@@ -122,6 +128,11 @@ extern ProgressMark progress_marks[kDevices][kThreads];
 // The GPU of the calling thread's context, joined to its board; null if the gate has nothing to do
 // there.
 GpuState* CurrentGpu(const Driver& driver);
+
+// The device's context is gone, and what was prepared in it: the next launch joins anew.
+void ForgetGpu(cuda::Device device);
+// Likewise its allocations, where they can be told from other devices'.
+void ForgetMemory();
 
 // This thread's record on the GPU; null if there are too many threads.
 Worker* ThisWorker(GpuState& gpu);

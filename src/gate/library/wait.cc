@@ -45,6 +45,7 @@ void Recorded(cuda::Event event, cuda::Stream stream) {
 struct Covered {
   bool own = false;  // the thread's latest launch
   cuda::Stream stream = nullptr;
+  std::uint64_t launch = 0;
 };
 
 Covered CoveredBy(GpuState& gpu, cuda::Event event) {
@@ -54,7 +55,8 @@ Covered CoveredBy(GpuState& gpu, cuda::Event event) {
   const std::uint64_t launch = mark.launch.load(std::memory_order_acquire);
   return {.own = worker != nullptr && launch != 0 &&
                  launch >= worker->last_launch.load(std::memory_order_relaxed),
-          .stream = mark.stream.load(std::memory_order_relaxed)};
+          .stream = mark.stream.load(std::memory_order_relaxed),
+          .launch = launch};
 }
 
 cuda::Stream OwnDefault(cuda::Stream stream) {
@@ -82,15 +84,15 @@ void CallBack(void* data) {
 
 extern "C" {
 
-#define DIVVY_STREAM_SYNCHRONIZE(name, stream_of)                     \
-  DIVVY_HOOK cuda::Result name(cuda::Stream stream) {                 \
-    DIVVY_REAL(name);                                                 \
-    GpuState* gpu = WatchedGpu();                                     \
-    if (gpu == nullptr) return real(stream);                          \
-    Waiting waiting(gpu);                                             \
-    const cuda::Result result = real(stream);                         \
-    waiting.Done(result == cuda::kSuccess, false, stream_of(stream)); \
-    return result;                                                    \
+#define DIVVY_STREAM_SYNCHRONIZE(name, stream_of)                                      \
+  DIVVY_HOOK cuda::Result name(cuda::Stream stream) {                                  \
+    DIVVY_REAL(name);                                                                  \
+    GpuState* gpu = WatchedGpu();                                                      \
+    if (gpu == nullptr) return real(stream);                                           \
+    Waiting waiting(gpu);                                                              \
+    const cuda::Result result = real(stream);                                          \
+    result == cuda::kSuccess ? waiting.StreamDone(stream_of(stream)) : waiting.Over(); \
+    return result;                                                                     \
   }
 DIVVY_STREAM_SYNCHRONIZE(cuStreamSynchronize, )
 DIVVY_STREAM_SYNCHRONIZE(cuStreamSynchronize_ptsz, OwnDefault)
@@ -101,7 +103,7 @@ DIVVY_HOOK cuda::Result cuCtxSynchronize() {
   if (gpu == nullptr) return real();
   Waiting waiting(gpu);
   const cuda::Result result = real();
-  waiting.Done(result == cuda::kSuccess, true, nullptr);
+  result == cuda::kSuccess ? waiting.ContextDone() : waiting.Over();
   return result;
 }
 
@@ -111,7 +113,7 @@ DIVVY_HOOK cuda::Result cuCtxSynchronize_v2(cuda::Context context) {
   if (gpu == nullptr) return real(context);
   Waiting waiting(gpu);
   const cuda::Result result = real(context);
-  waiting.Done(result == cuda::kSuccess, true, nullptr);
+  result == cuda::kSuccess ? waiting.ContextDone() : waiting.Over();
   return result;
 }
 
@@ -122,7 +124,8 @@ DIVVY_HOOK cuda::Result cuEventSynchronize(cuda::Event event) {
   const Covered covered = CoveredBy(*gpu, event);
   Waiting waiting(gpu);
   const cuda::Result result = real(event);
-  waiting.Done(result == cuda::kSuccess && covered.own, false, covered.stream);
+  result == cuda::kSuccess&& covered.own ? waiting.EventDone(covered.stream, covered.launch)
+                                         : waiting.Over();
   return result;
 }
 
@@ -134,7 +137,12 @@ DIVVY_HOOK cuda::Result cuEventQuery(cuda::Event event) {
   // Allocators ask about old events all the time: only the end of the latest work is news.
   if (gpu == nullptr) return result;
   const Covered covered = CoveredBy(*gpu, event);
-  if (covered.own) Polled(*gpu, result == cuda::kSuccess, covered.stream);
+  if (!covered.own) return result;
+  if (result == cuda::kNotReady) {
+    Polled(*gpu);
+  } else {
+    Waiting(gpu).EventDone(covered.stream, covered.launch);
+  }
   return result;
 }
 
@@ -147,7 +155,11 @@ DIVVY_HOOK cuda::Result cuEventQuery(cuda::Event event) {
     const Worker* worker = gpu == nullptr ? nullptr : ThisWorker(*gpu);        \
     if (worker != nullptr &&                                                   \
         worker->stream.load(std::memory_order_relaxed) == stream_of(stream)) { \
-      Polled(*gpu, result == cuda::kSuccess, stream_of(stream));               \
+      if (result == cuda::kNotReady) {                                         \
+        Polled(*gpu);                                                          \
+      } else {                                                                 \
+        Waiting(gpu).StreamDone(stream_of(stream));                            \
+      }                                                                        \
     }                                                                          \
     return result;                                                             \
   }
@@ -181,22 +193,22 @@ DIVVY_EVENT_RECORD_FLAGS(cuEventRecordWithFlags_ptsz, OwnDefault)
     if (gpu == nullptr) return real(to, from, bytes);                                   \
     Waiting waiting(gpu);                                                               \
     const cuda::Result result = real(to, from, bytes);                                  \
-    waiting.Done(result == cuda::kSuccess, false, default_stream);                      \
+    result == cuda::kSuccess ? waiting.StreamDone(default_stream) : waiting.Over();     \
     return result;                                                                      \
   }
 DIVVY_COPY_TO_HOST(cuMemcpyDtoH_v2, nullptr)
 DIVVY_COPY_TO_HOST(cuMemcpyDtoH_v2_ptds, cuda::PerThreadStream())
 
-#define DIVVY_COPY(name, default_stream)                                         \
-  DIVVY_HOOK cuda::Result name(cuda::DevicePointer to, cuda::DevicePointer from, \
-                               std::size_t bytes) {                              \
-    DIVVY_REAL(name);                                                            \
-    GpuState* gpu = WatchedGpu();                                                \
-    if (gpu == nullptr) return real(to, from, bytes);                            \
-    Waiting waiting(gpu);                                                        \
-    const cuda::Result result = real(to, from, bytes);                           \
-    waiting.Done(result == cuda::kSuccess, false, default_stream);               \
-    return result;                                                               \
+#define DIVVY_COPY(name, default_stream)                                            \
+  DIVVY_HOOK cuda::Result name(cuda::DevicePointer to, cuda::DevicePointer from,    \
+                               std::size_t bytes) {                                 \
+    DIVVY_REAL(name);                                                               \
+    GpuState* gpu = WatchedGpu();                                                   \
+    if (gpu == nullptr) return real(to, from, bytes);                               \
+    Waiting waiting(gpu);                                                           \
+    const cuda::Result result = real(to, from, bytes);                              \
+    result == cuda::kSuccess ? waiting.StreamDone(default_stream) : waiting.Over(); \
+    return result;                                                                  \
   }
 DIVVY_COPY(cuMemcpy, nullptr)
 DIVVY_COPY(cuMemcpy_ptds, cuda::PerThreadStream())
@@ -213,12 +225,9 @@ DIVVY_COPY(cuMemcpy_ptds, cuda::PerThreadStream())
     if (callback == nullptr) return real(stream, function, data);                                 \
     *callback = {function, data, gpu, worker,                                                     \
                  worker->last_launch.load(std::memory_order_relaxed)};                            \
+    Polled(*gpu); /* before: the callback may run at once */                                      \
     const cuda::Result result = real(stream, CallBack, callback);                                 \
-    if (result != cuda::kSuccess) {                                                               \
-      free(callback);                                                                             \
-    } else {                                                                                      \
-      Polled(*gpu, false, stream_of(stream));                                                     \
-    }                                                                                             \
+    if (result != cuda::kSuccess) free(callback);                                                 \
     return result;                                                                                \
   }
 DIVVY_LAUNCH_HOST_FUNCTION(cuLaunchHostFunc, )
