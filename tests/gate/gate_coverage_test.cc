@@ -156,6 +156,13 @@ TEST_F(GateCoverageTest, TheQuotaIsKeptByEveryAllocation) {
   EXPECT_EQ(ResultOf(job)["first_error"], 2);
 }
 
+TEST_F(GateCoverageTest, OnlyTheWaitThatCoversARequestEndsIt) {
+  const test::Finished finished = Run(As::kLatency, {GATE_PROBE, "waits"});
+  ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+  EXPECT_EQ(CoverageIn(finished.err).requests, 10U) << finished.err;
+  EXPECT_GT(CoverageIn(finished.err).p99_ms, 19.0) << "with the CPU away: " << finished.err;
+}
+
 TEST_F(GateCoverageTest, CapturesAreLeftAlone) {
   // With a latency job on the board, so that the trainer's launches are marked and timed; and once
   // where the gate itself waits for events, which in itself would break a capture.

@@ -15,6 +15,7 @@
 // nothing did. Says what went wrong and ends with 1, or says OK and ends as it was asked to.
 //
 //   divvy-gate-probe memory QUOTA_BYTES | capture | neighbours | exit STATUS | fork | marks N
+//     | waits
 
 // In C, to see that the header is.
 extern "C" void MarkInC(void (*work)(void));
@@ -186,6 +187,34 @@ void CheckMarks(int count) {
   divvy_request_end();  // Of nothing.
 }
 
+// Ten requests of twenty kernels (4 ms) each, waited for in ways that are easily taken for
+// something else: a wait for an idle stream and an old event in between say nothing; another thread
+// polls and never finds out; the CPU is away for longer than it takes to be thought gone.
+void CheckWaits() {
+  cuda::Stream work = nullptr;
+  cuda::Stream idle = nullptr;
+  cuda::Event old = nullptr;
+  MUST("cuStreamCreate", &work, cuda::kStreamNonBlocking);
+  MUST("cuStreamCreate", &idle, cuda::kStreamNonBlocking);
+  MUST("cuEventCreate", &old, 0U);
+  for (int request = 0; request < 10; ++request) {
+    Must(Launch(work), "cuLaunchKernel", __LINE__);
+    MUST("cuEventRecord", old, work);
+    for (int i = 0; i < 19; ++i) Must(Launch(work), "cuLaunchKernel", __LINE__);
+    MUST("cuStreamSynchronize", idle);
+    MUST("cuEventSynchronize", old);
+    if (request % 2 == 0) {
+      std::thread([&] {
+        Must(Call("cuCtxSetCurrent", context), "cuCtxSetCurrent", __LINE__);
+        const cuda::Result polled = Call("cuStreamQuery", work);
+        EXPECT_THAT_IT(polled == cuda::kSuccess || polled == cuda::kNotReady);
+      }).join();
+    }
+    if (request % 3 == 0) usleep(20'000);
+    MUST("cuStreamSynchronize", work);
+  }
+}
+
 int Run(const char* what, long number) {
   if (std::strcmp(what, "neighbours") == 0) {
     EXPECT_THAT_IT(DivvyNeighbour() == 2);
@@ -197,6 +226,7 @@ int Run(const char* what, long number) {
   if (std::strcmp(what, "capture") == 0) CheckCapture();
   if (std::strcmp(what, "fork") == 0) CheckFork();
   if (std::strcmp(what, "marks") == 0) CheckMarks(static_cast<int>(number));
+  if (std::strcmp(what, "waits") == 0) CheckWaits();
   if (std::strcmp(what, "exit") == 0) LaunchAndWait();
   std::puts("OK");
   return std::strcmp(what, "exit") == 0 ? static_cast<int>(number) : 0;
