@@ -30,8 +30,9 @@ printf 'The page with plots has %s bytes; keep one with: divvy simulate FLEET --
   "$(wc -c <"$node/report.html")"
 
 say "Loads swing, models age: cut anew and retrain while serving, and compare with those who do not."
+# Under sanitizers, where this is a test, the whole of it takes minutes.
 run divvy simulate examples/fleets/continuous-learning.yaml --control migrator,ekya,static \
-  --duration 400s --html "$node/control.html"
+  --duration "${DIVVY_DEMO_DURATION:-400s}" --html "$node/control.html"
 printf 'Its page, with who had which part of the GPU when, has %s bytes.\n' \
   "$(wc -c <"$node/control.html")"
 

@@ -2,6 +2,7 @@
 #include <poll.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -42,6 +43,8 @@ Variables GateVariables(const RunOptions& options, const std::string& library,
                         const std::string& run_id) {
   const char* const others = std::getenv("LD_PRELOAD");
   const bool alone = others == nullptr || *others == '\0';
+  // A run inside a run is the outer one's to end as well.
+  const char* const outer = std::getenv(kRunVariable);
   std::optional<std::string> slo;
   if (options.slo) {
     slo = std::to_string(std::chrono::round<std::chrono::microseconds>(*options.slo).count());
@@ -55,7 +58,7 @@ Variables GateVariables(const RunOptions& options, const std::string& library,
           {"DIVVY_NAME", options.name},
           {"DIVVY_REPORT", options.report},
           {"DIVVY_OPS", UnlessEmpty(options.ops)},
-          {kRunVariable, run_id}};
+          {kRunVariable, outer == nullptr ? run_id : fmt::format("{},{}", outer, run_id)}};
 }
 
 void CleanUp() {
@@ -80,6 +83,8 @@ void Run(const RunWords& words, Invocation& invocation) {
   const auto library = FindGateLibrary(options->library);
   if (!library) return Complain(invocation, library.error());
 
+  // Whoever read what we say may be gone; that is no reason to end the job.
+  std::signal(SIGPIPE, SIG_IGN);
   const std::string run_id = MakeRunId();
   RunWatch watch(run_id, CleanUpAfterKill);
   auto sharing = ShareGpu(*options, invocation.nvml);

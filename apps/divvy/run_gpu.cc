@@ -56,7 +56,7 @@ std::string NamesOf(const NodeState& node) {
 Result<JobGpu> Find(const NodeState& node, const std::string& word) {
   if (const auto index = ParseInteger(word)) {
     for (const GpuState& gpu : node.gpus) {
-      if (gpu.index == static_cast<unsigned>(*index)) return Uncut(gpu);
+      if (std::cmp_equal(gpu.index, *index)) return Uncut(gpu);
     }
   }
   std::vector<Result<JobGpu>> found;

@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::string_view kReady = "ready ";
 constexpr std::string_view kFailed = "failed ";
+// What a folder that is being removed is called.
+constexpr std::string_view kGone = "gone-";
 // A busy machine may need this long to start a program, whatever the pace.
 constexpr Duration kLeastAnswer = std::chrono::milliseconds(500);
 constexpr Duration kLeastBeginning = std::chrono::seconds(2);
@@ -32,6 +34,11 @@ std::string BasePath() {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
   const bool set = runtime != nullptr && *runtime == '/';
   return set ? fmt::format("{}/divvy", runtime) : fmt::format("/tmp/divvy-{}", geteuid());
+}
+
+bool IsPrivate(const struct stat& status) {
+  return S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+         (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
 void RemoveIfAbandoned(const MpsHome& home) {
@@ -118,8 +125,7 @@ Result<void> MakePrivate(const std::string& dir) {
   if (lstat(dir.c_str(), &status) != 0) {
     return Fail(ErrorCode::kResourceExhausted, fmt::format("{}: {}", dir, strerror(errno)));
   }
-  if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
-      (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+  if (!IsPrivate(status)) {
     return Fail(ErrorCode::kPermissionDenied,
                 fmt::format("{} must be a folder of user {} that nobody else may enter (mode 0700)",
                             dir, geteuid()));
@@ -137,16 +143,27 @@ Result<std::string> MakeBase() {
 
 void RemoveHome(const MpsHome& home) {
   std::error_code error;
-  fs::remove_all(home.dir, error);
-  rmdir(fs::path(home.dir).parent_path().c_str());
+  // Out of the way first: nobody may find it half removed and take it for a living one.
+  const fs::path base = fs::path(home.dir).parent_path();
+  const fs::path gone = base / fmt::format("{}{}", kGone, getpid());
+  fs::rename(home.dir, gone, error);
+  fs::remove_all(error ? fs::path(home.dir) : gone, error);
+  rmdir(base.c_str());
 }
 
 bool RemoveAbandoned() {
   const std::string base = BasePath();
+  struct stat status{};
+  if (lstat(base.c_str(), &status) != 0) return errno == ENOENT;
+  if (!IsPrivate(status)) return true;  // Somebody else's: nothing of ours is in there.
   std::error_code error;
   fs::directory_iterator entry(base, error);
   for (const fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
-    RemoveIfAbandoned(MpsHome(entry->path()));
+    const std::string name = entry->path().filename();
+    std::error_code ignored;
+    if (!fs::is_directory(entry->symlink_status(ignored))) continue;
+    if (name.starts_with(kGone)) fs::remove_all(entry->path(), ignored);
+    if (name.starts_with("mps-")) RemoveIfAbandoned(MpsHome(entry->path()));
   }
   return rmdir(base.c_str()) == 0 || errno == ENOENT;
 }

@@ -75,6 +75,7 @@ Started Start(const Job& job, const sigset_t& mask) {
     if (getppid() != parent) _exit(kNotFound);  // It died before the line above.
     if (job.inherited_fd >= 0) fcntl(job.inherited_fd, F_SETFD, 0);
     sigprocmask(SIG_SETMASK, &mask, nullptr);
+    std::signal(SIGPIPE, SIG_DFL);
     execvpe(argv[0], argv.data(), envp.data());
     const int error = errno;
     const ssize_t told = write(failure[1], &error, sizeof error);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -33,10 +34,19 @@ constexpr auto kPatience = std::chrono::seconds(30);
 
 void Pause() { poll(nullptr, 0, kPauseMs); }
 
+// Names of GPUs may hold slashes.
+std::string FileName(std::string id) {
+  for (char& c : id) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-';
+    if (!plain) c = '_';
+  }
+  return id;
+}
+
 Result<MpsHome> MakeHome(const JobGpu& gpu) {
   auto base = MakeBase();
   if (!base) return Fail(base.error());
-  MpsHome home(fmt::format("{}/mps-{}", *base, gpu.id));
+  MpsHome home(fmt::format("{}/mps-{}", *base, FileName(gpu.id)));
   if (!device::FitsSocketNames(home.pipe)) {
     return Unavailable(
         fmt::format("{} is too long a path for the sockets of a daemon; set XDG_RUNTIME_DIR to a "
@@ -68,6 +78,12 @@ bool StartKeeper(const MpsHome& home, const JobGpu& gpu, const std::string& prog
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  std::signal(SIGPIPE, SIG_DFL);
+  // It serves other runs as well: what marks or gates the one that we may be inside of is not for
+  // it.
+  for (const char* const variable : {"DIVVY_RUN_ID", "DIVVY_CLASS", "DIVVY_REPORT", "DIVVY_OPS"}) {
+    unsetenv(variable);
+  }
   const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   dup2(in, STDIN_FILENO);

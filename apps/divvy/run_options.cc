@@ -1,10 +1,13 @@
 #include "run_options.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -163,6 +166,12 @@ Result<void> TakeNames(const RunWords& words, RunOptions& options) {
   if (words.report) {
     const bool to_stderr = words.report->empty() || *words.report == "-";
     options.report = to_stderr ? "-" : Absolute(*words.report);
+    const std::string folder = std::filesystem::path(*options.report).parent_path();
+    if (!to_stderr && access(folder.c_str(), W_OK) != 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--report {}: cannot write to {}: {}", *options.report, folder,
+                              strerror(errno)));
+    }
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -31,14 +32,37 @@ std::string ReadProc(std::string_view pid, std::string_view file) {
   return text;
 }
 
-bool HasVariable(std::string_view environment, std::string_view variable) {
+// The value of `variable`; nothing if it is not there.
+std::optional<std::string_view> ValueOf(std::string_view environment, std::string_view variable) {
   while (!environment.empty()) {
     const std::size_t end = environment.find('\0');
-    if (environment.substr(0, end) == variable) return true;
+    const std::string_view entry = environment.substr(0, end);
+    if (entry.starts_with(variable) && entry.substr(variable.size()).starts_with('=')) {
+      return entry.substr(variable.size() + 1);
+    }
     if (end == std::string_view::npos) break;
     environment.remove_prefix(end + 1);
   }
-  return false;
+  return std::nullopt;
+}
+
+bool HasElement(std::string_view list, std::string_view element) {
+  while (true) {
+    const std::size_t end = list.find(',');
+    if (list.substr(0, end) == element) return true;
+    if (end == std::string_view::npos) return false;
+    list.remove_prefix(end + 1);
+  }
+}
+
+bool SharesNamespaces(std::string_view pid) {
+  for (const char* const kind : {"mnt", "pid"}) {
+    std::error_code error;
+    const auto own = std::filesystem::read_symlink(fmt::format("/proc/self/ns/{}", kind), error);
+    const auto its = std::filesystem::read_symlink(fmt::format("/proc/{}/ns/{}", pid, kind), error);
+    if (error || own != its) return false;
+  }
+  return true;
 }
 
 std::optional<pid_t> PidOf(std::string_view name) {
@@ -49,9 +73,10 @@ std::optional<pid_t> PidOf(std::string_view name) {
   return pid;
 }
 
-}  // namespace
-
-int KillProcesses(std::string_view variable, std::string_view name) {
+// Kills each process of which `is_one` is true of its number. Looked at and killed by a handle
+// that is taken first: a number may become another process' in between.
+template <typename Predicate>
+int KillEach(Predicate is_one) {
   int killed = 0;
   std::error_code error;
   std::filesystem::directory_iterator entry("/proc", error);
@@ -59,14 +84,30 @@ int KillProcesses(std::string_view variable, std::string_view name) {
        entry.increment(error)) {
     const std::string file = entry->path().filename();
     const auto pid = PidOf(file);
-    if (!pid || *pid == getpid() || !ReadProc(file, "comm").starts_with(name)) continue;
-    if (HasVariable(ReadProc(file, "environ"), variable) && kill(*pid, SIGKILL) == 0) ++killed;
+    if (!pid || *pid == getpid()) continue;
+    const auto handle = static_cast<int>(syscall(SYS_pidfd_open, *pid, 0));
+    if (handle < 0) continue;
+    if (is_one(file) && syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0) == 0) ++killed;
+    close(handle);
   }
   return killed;
 }
 
+}  // namespace
+
+int KillMarked(std::string_view variable, std::string_view id) {
+  return KillEach([&](const std::string& pid) {
+    const std::string environment = ReadProc(pid, "environ");
+    const auto value = ValueOf(environment, variable);
+    return value && HasElement(*value, id);
+  });
+}
+
 int KillMps(std::string_view pipe_directory) {
-  return KillProcesses(fmt::format("CUDA_MPS_PIPE_DIRECTORY={}", pipe_directory), kMpsName);
+  return KillEach([&](const std::string& pid) {
+    if (!ReadProc(pid, "comm").starts_with(kMpsName) || !SharesNamespaces(pid)) return false;
+    return ValueOf(ReadProc(pid, "environ"), "CUDA_MPS_PIPE_DIRECTORY") == pipe_directory;
+  });
 }
 
 }  // namespace divvy::app

@@ -100,6 +100,9 @@ Result<Sharing> ShareGpu(const RunOptions& options, const std::string& nvml) {
     TakeTurns(options, "--no-mps was given", sharing);
     // Else CUDA would join a daemon that happens to be there.
     sharing.environment[kPipeVariable] = kNoPipe;
+  } else if (pipe != nullptr && std::string_view(pipe) == kNoPipe) {
+    TakeTurns(options, fmt::format("MPS is switched off here ({}={})", kPipeVariable, pipe),
+              sharing);
   } else if (pipe != nullptr) {
     AddClientSettings(options, sharing);
     sharing.line = fmt::format("MPS ({}={} was set already: used as it is)", kPipeVariable, pipe);

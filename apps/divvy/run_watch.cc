@@ -40,9 +40,8 @@ bool ListenToEnd(int fd) {
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, stream);
   if (!ListenToEnd(fd)) {
-    const std::string mark = fmt::format("{}={}", kRunVariable, run_id);
     // Again until none is left: one may fork while we go through the others.
-    for (int round = 0; round < kMostRounds && KillProcesses(mark, "") > 0; ++round) {
+    for (int round = 0; round < kMostRounds && KillMarked(kRunVariable, run_id) > 0; ++round) {
       poll(nullptr, 0, kPauseMs);
     }
     afterwards();

@@ -99,7 +99,7 @@ std::optional<JobReading> ReadSlot(const gate::Slot& slot, std::uint64_t now_ns)
 }  // namespace
 
 Result<BoardReading> ReadBoard(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument;
     return Fail(code, fmt::format("cannot open {}: {}", path, strerror(errno)));
@@ -109,7 +109,8 @@ Result<BoardReading> ReadBoard(const std::string& path) {
   const Mapping mapping(fd);
   close(fd);
   if (!known || status.st_uid != geteuid()) return Wrong(path, "belongs to another user");
-  if (status.st_size != sizeof(gate::Board) || mapping.board() == nullptr) {
+  if (!S_ISREG(status.st_mode) || status.st_size != sizeof(gate::Board) ||
+      mapping.board() == nullptr) {
     return Wrong(path, "has not the size of a board of this version of Divvy");
   }
   const gate::Board& board = *mapping.board();

@@ -183,7 +183,8 @@ TEST_F(GateFaultTest, ABoardThatCannotBeUsedLeavesTheJobUngated) {
   OpenBoard()->version = gate::kBoardVersion + 1;
   const test::Finished newer = Run(As::kLatency, short_job);
   EXPECT_EQ(newer.exit_status, 0);
-  EXPECT_EQ(test::CountOf(newer.err, "is of version 2"), 1) << newer.err;
+  EXPECT_EQ(test::CountOf(newer.err, "is of version " + std::to_string(gate::kBoardVersion + 1)), 1)
+      << newer.err;
   board_->version = gate::kBoardVersion;
 }
 
