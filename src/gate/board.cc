@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kOpenTries = 200;
 constexpr long kOpenPauseNs = 1'000'000;
-constexpr long kLockPatienceNs = 200'000'000;
+constexpr int kLockTries = 200;
 constexpr std::uint64_t kForeignGoneNs = 60'000'000'000;
 constexpr std::int64_t kAbandonedAfterNs = 50'000'000;
 
@@ -59,14 +59,11 @@ std::uint64_t OwnImage() {
 //
 // A holder that is stopped (a debugger, a paused container) keeps it: nobody waits for that one.
 bool Lock(Board* board) {
-  timespec until{};
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_nsec += kLockPatienceNs;
-  if (until.tv_nsec >= 1'000'000'000) {
-    until.tv_nsec -= 1'000'000'000;
-    ++until.tv_sec;
+  int result = pthread_mutex_trylock(&board->lock);
+  for (int i = 0; i < kLockTries && result == EBUSY; ++i) {
+    Pause();
+    result = pthread_mutex_trylock(&board->lock);
   }
-  const int result = pthread_mutex_timedlock(&board->lock, &until);
   if (result == EOWNERDEAD) {
     pthread_mutex_consistent(&board->lock);
     CountJobs(board);

@@ -11,7 +11,7 @@
 namespace divvy::gate {
 namespace {
 
-constexpr const char* kHeading = "kernel\tgrid\tblock\tshared_bytes\tduration_us\tfill\n";
+const std::string kHeading = "kernel\tgrid\tblock\tshared_bytes\tduration_us\tfill\n";
 
 class OpsFile {
  public:
@@ -40,7 +40,7 @@ LaunchShape Shape(std::uint32_t grid, std::uint32_t block, std::uint32_t shared)
 }
 
 TEST(KnownOpsTest, FindsWhatTheFileSaysWhateverTheHandle) {
-  const OpsFile file(std::string(kHeading) + "gemm\t8x1x1\t256x1x1\t1024\t12.5\t0.25\n");
+  const OpsFile file(kHeading + "gemm\t8x1x1\t256x1x1\t1024\t12.5\t0.25\n");
   KnownOps& ops = Fresh();
   char error[256];
   ASSERT_TRUE(ops.Load(file.path(), error, sizeof error)) << error;
@@ -53,7 +53,7 @@ TEST(KnownOpsTest, FindsWhatTheFileSaysWhateverTheHandle) {
 }
 
 TEST(KnownOpsTest, AnotherNameOrShapeIsAnotherKernel) {
-  const OpsFile file(std::string(kHeading) + "gemm\t8x1x1\t256x1x1\t1024\t12.5\t0.25\n");
+  const OpsFile file(kHeading + "gemm\t8x1x1\t256x1x1\t1024\t12.5\t0.25\n");
   KnownOps& ops = Fresh();
   char error[256];
   ASSERT_TRUE(ops.Load(file.path(), error, sizeof error));
@@ -84,7 +84,7 @@ TEST(KnownOpsTest, AWrongLineIsNamedAndLeftOut) {
        {"\t8x1x1\t1x1x1\t0\t1\t1", "k\t8x1\t1x1x1\t0\t1\t1", "k\t8x1x1\t1x1\t0\t1\t1",
         "k\t8x1x1\t1x1x1\tz\t1\t1", "k\t8x1x1\t1x1x1\t0\t-1\t1", "k\t8x1x1\t1x1x1\t0\t1",
         "k\t8x1x1\t1x1x1\t0\t1\t1\t1", "k"}) {
-    const OpsFile file(std::string(kHeading) + wrong + "\ngood\t1x1x1\t1x1x1\t0\t1\t1\n");
+    const OpsFile file(kHeading + wrong + "\ngood\t1x1x1\t1x1x1\t0\t1\t1\n");
     KnownOps& ops = Fresh();
     char error[256];
     ASSERT_TRUE(ops.Load(file.path(), error, sizeof error));
