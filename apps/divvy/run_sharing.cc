@@ -26,10 +26,11 @@ const char* Variable(const char* name) {
 // What makes a client of MPS behave by its class, whosever the daemon is.
 void AddClientSettings(const RunOptions& options, Sharing& sharing) {
   sharing.environment["CUDA_MPS_CLIENT_PRIORITY"] = options.latency ? "0" : "1";
-  // A client of MPS has two ways into the GPU unless it asks for more, and a program
-  // with many streams then queues behind itself.
+  // A client of MPS has two ways into the GPU unless it asks for more, and a program with many
+  // streams then queues behind itself. Many more cost every kernel on the GPU a little, and a
+  // waiting job's most of all.
   if (Variable("CUDA_DEVICE_MAX_CONNECTIONS") == nullptr) {
-    sharing.environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "32";
+    sharing.environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "4";
   }
   if (options.sm_percent) {
     sharing.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = std::to_string(*options.sm_percent);

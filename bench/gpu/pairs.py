@@ -6,8 +6,8 @@
 
 JOB.py is a program of two kinds, `infer` and `train`, that prints `RESULT {json}` with latency percentiles from the
 scheduled arrival, or milliseconds per step. Its line that waits for --start is replaced by a barrier, so that both
-halves begin as soon as both are ready. The programs of the next run load and build their models while this one sets up,
-and hold before they touch the GPU; no window begins before they do.
+halves begin as soon as both are ready. Python and PyTorch are loaded once for each way and kind of job; each job is a
+fork of that process, which has not touched the GPU.
 
 Ways: alone; slice (time slicing), mps, priority (MPS with client priority), percent (MPS, training at 40 % of the
 SMs); tight, balanced, off and slo=20ms (through `divvy run`, `+no-mps` without MPS).
@@ -18,25 +18,32 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
-CHILD = r"""
-import sys, time
-import torch, torchvision, json, random, argparse
+# Imports once what every job imports, then forks a child for each job it is told to run: the child has the environment
+# of its way (under `divvy run`, the gate too), and neither has touched CUDA before the fork.
+SERVER = r"""
+import argparse, json, os, random, sys, time
+import torch, torchvision
 path = sys.argv[1]
 source = open(path).read()
-def hold():
-    print("LOADED", flush=True)
-    if sys.stdin.readline().strip() != "go": sys.exit(0)
 def barrier():
     print("READY", flush=True)
     begin = float(sys.stdin.readline())
     while time.time() < begin: time.sleep(0.001)
-for old, new in (("m=m.to(dev)", "hold(); m=m.to(dev)"), ("while time.time()<a.start: time.sleep(0.001)", "barrier()")):
-    assert source.count(old) == 1, "the job is not as expected: " + old
-    source = source.replace(old, new)
-sys.argv = sys.argv[1:]
-exec(compile(source, path, "exec"), {"__name__": "__main__", "hold": hold, "barrier": barrier})
+old = "while time.time()<a.start: time.sleep(0.001)"
+assert source.count(old) == 1, "the job is not as expected: " + old
+code = compile(source.replace(old, "barrier()"), path, "exec")
+print("LOADED", flush=True)
+for line in iter(sys.stdin.readline, ""):
+    child = os.fork()
+    if child == 0:
+        sys.argv = [path, *json.loads(line)]
+        exec(code, {"__name__": "__main__", "barrier": barrier})
+        sys.exit(0)
+    status = os.waitpid(child, 0)[1]
+    print("DONE", os.waitstatus_to_exitcode(status), flush=True)
 """
 
 GATED = ("tight", "balanced", "off", "slo=")
@@ -71,17 +78,24 @@ def suite(name):
         return runs
 
     def others(train):
-        return [run_of("graph", train, way, 6.0) for way in ("slice", "mps", "priority", "percent")]
+        return [run_of("graph", train, way) for way in ("priority", "mps", "slice", "percent")]
 
-    runs = turn("graph", True) + turn("eager", False)
-    runs += [run_of("graph", None, "alone", 6.0), run_of(None, "vgg16", "alone", 6.0), *others("vgg16")]
-    # What the gate costs a job that has the GPU to itself, and a loose SLO: three times the p99 alone.
-    runs += [run_of(None, "rnnlm", "tight+no-mps"), run_of("graph", "vgg16", "slo=18ms")]
-    runs += turn("graph", False) + turn("eager", False) + turn("graph", False)
-    for train in ("rnnlm", "resnet50"):
-        runs += [run_of(None, train, "alone", 6.0), *others(train)]
-    runs += turn("eager", False)
-    return runs + [run_of(None, train, "tight+no-mps") for train in ("vgg16", "resnet50")]
+    runs = turn("graph", True) + turn("graph", False) + turn("graph", False) + turn("eager", False) + others("vgg16")
+    # A loose SLO: three times the p99 alone; and what the gate costs a job that has the GPU to itself.
+    runs += [run_of("graph", "vgg16", "slo=16ms"), *(run_of(None, train, "tight") for train in TRAINING)]
+    runs += turn("eager", False) + turn("eager", False)
+    return runs + others("resnet50") + others("rnnlm")
+
+
+def parse_run(text):
+    """A run as NAME:WAY[:SECONDS], e.g. graph+vgg16:tight or rnnlm:alone:6."""
+    name, way, *secs = text.split(":")
+    parts = name.split("+")
+    infer = next((part for part in parts if part in LATENCY), None)
+    train = next((part for part in parts if part in TRAINING), None)
+    if len(parts) != (infer is not None) + (train is not None):
+        sys.exit(f"--runs {text}: the name is one of {', '.join(LATENCY)}, one of {', '.join(TRAINING)}, or both joined by +")
+    return run_of(infer, train, way, float(secs[0]) if secs else 10.0)
 
 
 class Mps:
@@ -127,95 +141,135 @@ def command_and_environment(kind, way, divvy, mps, report, job):
     return job, env
 
 
-class Run:
-    """The processes of one run, their models built, holding before the GPU."""
+class Server:
+    """A process with PyTorch loaded that runs one job after the other, in the environment of its way."""
 
-    def __init__(self, spec, args, mps):
-        self.spec = spec
-        self.report = os.path.join(args.scratch, f"divvy-report-{os.getpid()}.txt")
-        self.jobs = {}
-        for kind in ("infer", "train"):
-            if spec.get(kind):
-                job = [sys.executable, "-c", CHILD, args.job, kind, *spec[kind], "--secs", str(spec["secs"])]
-                command, env = command_and_environment(kind, spec["way"], args.divvy, mps, self.report, job)
-                self.jobs[kind] = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                                   stderr=subprocess.PIPE, text=True)
+    def __init__(self, kind, way, args, mps):
+        self.report = os.path.join(args.scratch, f"divvy-report-{os.getpid()}-{kind}.txt")
+        self.errors = tempfile.TemporaryFile("w+")
+        command, env = command_and_environment(kind, way, args.divvy, mps, self.report,
+                                               [sys.executable, "-c", SERVER, args.job])
+        self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.errors, text=True)
+        self.loaded = False
+
+    def tell(self, line):
+        if not self.loaded:
+            self.expect("LOADED")
+            self.loaded = True
+        print(line, file=self.process.stdin, flush=True)
 
     def expect(self, word):
-        for kind, job in self.jobs.items():
-            line = job.stdout.readline()
-            if line.strip() != word:
-                raise RuntimeError(f"{self.spec['name']} {kind}: {line}{job.stderr.read()[-2000:]}")
+        line = self.process.stdout.readline()
+        if line.strip() != word:
+            raise RuntimeError(f"{word} expected, not {line!r}: {self.said()[-2000:]}")
 
-    def go(self, prepare_next):
-        """Runs it; returns the results and the next run, prepared."""
-        if os.path.exists(self.report):
-            os.unlink(self.report)
-        for job in self.jobs.values():
-            print("go", file=job.stdin, flush=True)
-        upcoming = prepare_next()
-        self.expect("READY")
-        if upcoming:
-            upcoming.expect("LOADED")
-        begin = time.time() + 0.3
-        for job in self.jobs.values():
-            print(begin, file=job.stdin, flush=True)
-        results = {}
-        for kind, job in self.jobs.items():
-            out, err = job.communicate(timeout=self.spec["secs"] * 6 + 60)
-            found = [line for line in out.splitlines() if line.startswith("RESULT ")]
-            results[kind] = json.loads(found[0][7:]) if found else {"error": (out + err)[-1500:]}
-            lines = [line for line in err.splitlines() if line.startswith("divvy:")]
+    def result(self):
+        found = {"error": "no result"}
+        for line in iter(self.process.stdout.readline, ""):
+            if line.startswith("RESULT "):
+                found = json.loads(line[7:])
+            elif line.startswith("DONE "):
+                if line.strip() != "DONE 0" or "error" in found:
+                    found = {"error": f"exit {line.strip()[5:]}: {self.said()[-1500:]}"}
+                return found
+        return {"error": self.said()[-1500:]}
+
+    def said(self):
+        self.errors.seek(0)
+        return self.errors.read()
+
+    def stop(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+class Servers:
+    """The servers that runs have asked for so far, one for each way and kind."""
+
+    def __init__(self, args):
+        self.args = args
+        self.mps = Mps()
+        self.running = {}
+
+    def get(self, kind, way):
+        # Training does not know how the job beside it is protected: one batch job serves all presets.
+        if kind == "train" and way.startswith(GATED):
+            way = "tight" + way[way.find("+"):] if "+" in way else "tight"
+        if (kind, way) not in self.running:
+            self.running[kind, way] = Server(kind, way, self.args, self.mps)
+        return self.running[kind, way]
+
+    def run(self, spec):
+        servers = {kind: self.get(kind, spec["way"]) for kind in ("infer", "train") if spec.get(kind)}
+        try:
+            for kind, server in servers.items():
+                if os.path.exists(server.report):
+                    os.unlink(server.report)
+                server.tell(json.dumps([kind, *spec[kind], "--secs", str(spec["secs"])]))
+            for server in servers.values():
+                server.expect("READY")
+            begin = time.time() + 0.3
+            for server in servers.values():
+                server.tell(begin)
+            results = {kind: server.result() for kind, server in servers.items()}
+        except Exception as error:  # one bad run must not cost the others
+            for key in [key for key, server in self.running.items() if server in servers.values()]:
+                self.running.pop(key).process.kill()
+            return {"error": str(error)}
+        for kind, server in servers.items():
+            lines = [line for line in server.said().splitlines() if line.startswith("divvy:")]
             if lines:
                 results[kind]["said"] = lines
-        if os.path.exists(self.report):
-            results["report"] = open(self.report).read().splitlines()
-        return results, upcoming
+            if os.path.exists(server.report):
+                results.setdefault("report", []).extend(open(server.report).read().splitlines())
+        return results
 
-    def kill(self):
-        for job in self.jobs.values():
-            job.kill()
+    def stop(self):
+        for server in self.running.values():
+            server.stop()
+        self.mps.stop()
+
+
+def stolen_ms():
+    """What the host has taken from this machine's CPUs so far: a figure with much of it says little."""
+    with open("/proc/stat") as file:
+        return int(file.readline().split()[8]) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
 def line_of(spec, results):
     parts = [f"{spec['way']:<18} {spec['name']:<28}"]
     infer, train = results.get("infer"), results.get("train")
+    if "error" in results:
+        parts.append(results["error"][-500:])
     if infer:
         parts.append("infer " + (infer["error"][-300:] if "error" in infer else
                                  f"n {infer['n']} p50 {infer['p50']:.2f} p95 {infer['p95']:.2f} p99 {infer['p99']:.2f}"))
     if train:
         parts.append("train " + (train["error"][-300:] if "error" in train else f"{train['ms']:.3f} ms"))
-    return " ".join(parts)
+    return " ".join([*parts, f"(stolen {results['stolen_ms']} ms)"])
 
 
 def run_all(args):
     args.divvy = args.divvy and os.path.abspath(args.divvy)
-    runs = suite(args.suite)[args.skip:]
-    mps = Mps()
+    runs = [parse_run(text) for text in args.runs] if args.runs else suite(args.suite)
+    runs = runs[args.skip:]
+    servers = Servers(args)
     began = time.time()
-    upcoming = Run(runs[0], args, mps)
-    upcoming.expect("LOADED")
     with open(args.out, "a") as out:
         for i, spec in enumerate(runs):
             if time.time() - began > args.limit:
                 print(f"out of time: go on with --skip {args.skip + i}", flush=True)
                 break
-            current, upcoming = upcoming, None
-            following = runs[i + 1] if i + 1 < len(runs) else None
-            try:
-                results, upcoming = current.go(lambda: Run(following, args, mps) if following else None)
-            except Exception as error:  # one bad run must not cost the others
-                current.kill()
-                results = {"error": str(error)}
-                print(f"{spec['name']} {spec['way']}: {error}", flush=True)
-            if upcoming is None and following:
-                upcoming = Run(following, args, mps)
-                upcoming.expect("LOADED")
+            stolen = stolen_ms()
+            results = servers.run(spec)
+            results["stolen_ms"] = stolen_ms() - stolen
             print(line_of(spec, results), flush=True)
             print(json.dumps({**spec, **results}), file=out, flush=True)
-    if upcoming:
-        upcoming.kill()
-    mps.stop()
+    servers.stop()
 
 
 def median(values):
@@ -262,6 +316,7 @@ def main():
     run.add_argument("--divvy", help="the divvy program, for the gate's ways")
     run.add_argument("--out", required=True, help="results are appended, one JSON object a line")
     run.add_argument("--suite", choices=("gate", "quick"), default="gate")
+    run.add_argument("--runs", nargs="+", metavar="NAME:WAY[:SECONDS]", help="these instead of a suite")
     run.add_argument("--skip", type=int, default=0, help="runs of the suite made before")
     run.add_argument("--scratch", default="/tmp")
     run.add_argument("--limit", type=float, default=1e9, help="start no run after so many seconds")

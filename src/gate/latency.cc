@@ -13,15 +13,17 @@ LatencyTuning TuningAt(std::uint32_t openness) {
             .rest_ns = 0};
   }
   LatencyTuning tuning;
-  tuning.marks_behind = 4 + openness / 100;
+  tuning.marks_behind = 4 + openness / 250;
   if (openness <= kBalanced) {
-    tuning.open_share = 70 + openness * 15 / kBalanced;
-    tuning.closed_share = 100 - openness * 22 / kBalanced;
+    // Opening much before the end of a wait makes the wait longer, and with it the next ones'
+    // closed part: neither side gains.
+    tuning.open_share = 70 + openness * 6 / kBalanced;
+    tuning.closed_share = 100 - openness * 8 / kBalanced;
     tuning.rest_ns = 200'000 - openness * 400;
   } else {
     const std::uint32_t beyond = openness - kBalanced;
-    tuning.open_share = 85 + beyond * 15 / (kNoProtection - kBalanced);
-    tuning.closed_share = 78 - beyond * 78 / (kNoProtection - kBalanced);
+    tuning.open_share = 76 + beyond * 24 / (kNoProtection - kBalanced);
+    tuning.closed_share = 92 - beyond * 92 / (kNoProtection - kBalanced);
   }
   if (openness >= kBalanced) tuning.waiting_level = kLightClass;
   return tuning;

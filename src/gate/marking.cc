@@ -1,5 +1,7 @@
 #include "gate/marking.h"
 
+#include "gate/latency.h"
+
 namespace divvy::gate {
 namespace {
 
@@ -14,7 +16,8 @@ std::uint32_t ClassOf(std::uint32_t ns) {
 }
 
 std::uint32_t MarkerIntervalNs(std::uint32_t least_openness) {
-  return kMarkerIntervalNs + least_openness * 300;
+  if (least_openness <= kBalanced) return kMarkerIntervalNs + least_openness * 100;
+  return kMarkerIntervalNs + kBalanced * 100 + (least_openness - kBalanced) * 1'700;
 }
 
 Marking Mark(StreamGauge& gauge, const Cost& cost, std::uint32_t interval_ns) {
