@@ -54,11 +54,16 @@ void SloControl::Step(const RequestTimes& times) {
   }
   if (calm_ > 2 * patience_ + kLongCalm) patience_ = std::max(patience_ / 2, 1U);
   // Room to spare lets it out faster.
-  const std::uint32_t step = worst * 4 < slo_ns_ ? 4 * kOut : worst * 2 < slo_ns_ ? 2 * kOut : kOut;
+  const std::uint32_t step = worst * 2 < slo_ns_ ? 4 * kOut : kOut;
   openness_ = std::min(ceiling_, openness_ + step);
 }
 
 void SloControl::BackOff(bool missed) {
+  if (openness_ == 0) {
+    // Nothing of what was slow is due to openness: a cold start, or a load of its own.
+    calm_ = 0;
+    return;
+  }
   const bool alone = missed && seen_ - missed_at_ > kAlone;
   if (missed) missed_at_ = seen_;
   if (alone && calm_ > 0) {
