@@ -181,7 +181,7 @@ TEST(SloControlTest, SlowRequestsOfAColdStartDoNotKeepItClosed) {
   Service service(59, 0.1);
   Loop loop(16e6);
   static_cast<void>(loop.Run(12, 0, [&](std::uint32_t) { return 200e6 * service.Noise(); }));
-  const Outcome outcome = loop.Run(100, 300, [&](std::uint32_t openness) {
+  const Outcome outcome = loop.Run(200, 300, [&](std::uint32_t openness) {
     return (2.5e6 + 4e6 * openness / kNoProtection) * service.Noise();
   });
   EXPECT_EQ(outcome.openness, kNoProtection);
