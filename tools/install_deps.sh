@@ -15,7 +15,9 @@ packages=(
   libyaml-cpp-dev      # plans and fleets
   coinor-libcbc-dev libgfortran-12-dev zlib1g-dev # the planner's MILP solver, and its archives' needs
   nlohmann-json3-dev   # -o json, journals
+  libssl-dev libnghttp2-dev # TLS and HTTP/2, for the server; gzip is zlib's, above
   libgtest-dev libgmock-dev # tests
+  python3-grpcio python3-protobuf protobuf-compiler # clients of the server, in tests
   libglpk-dev          # a second MILP solver, for tests of the first
   libbenchmark-dev     # make bench
 )

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/time.h"
+#include "net/grpc.h"
+#include "net/http.h"
+#include "net/loop.h"
+#include "net/slice.h"
+#include "net/stream.h"
+
+namespace divvy::net {
+
+struct GrpcLimits {
+  std::size_t message_bytes = 64 << 20;  // Beyond: RESOURCE_EXHAUSTED.
+  std::size_t connections = 4096;
+  std::size_t streams = 1024;             // Of one connection at a time.
+  std::size_t metadata_bytes = 64 << 10;  // Of one call. Beyond: RESOURCE_EXHAUSTED.
+  // What has come of messages that are not whole, of all connections together: RESOURCE_EXHAUSTED.
+  std::size_t unfinished_bytes = std::size_t{2} << 30;
+  // Calls of one connection that its client may reset at once, and a tenth of that in each second
+  // after; beyond, the connection is ended. High, because clients under load reset what is late.
+  std::size_t resets = 10'000;
+  Duration idle_time = std::chrono::seconds(300);  // A connection without calls.
+  // A peer that takes nothing of what waits for it, sends half a message or no first byte.
+  Duration stall_time = std::chrono::seconds(20);
+};
+
+// One call of a client, unary or streaming. Kept by whoever answers it, used from the loop's
+// thread; when the client has gone, what is written is dropped.
+class GrpcCall {
+ public:
+  virtual ~GrpcCall() = default;
+  virtual const std::string& method() const = 0;  // "/inference.GRPCInferenceService/ModelInfer"
+  virtual const Headers& metadata() const = 0;    // Lower-case names, without ":" ones.
+  virtual std::optional<TimePoint> deadline() const = 0;  // By the loop's clock, from grpc-timeout.
+  virtual bool cancelled() const = 0;
+  // Sends one message. REQUIRES: not finished, and the message below 4 GiB.
+  virtual void Write(std::vector<Slice> message) = 0;
+  // Ends the call. Once. The text is cut off after 4 KiB.
+  virtual void Finish(GrpcStatus status) = 0;
+  // Bytes written and not yet taken by the client.
+  virtual std::size_t unsent() const = 0;
+};
+
+// Hears of calls. All from the loop's thread.
+class GrpcHandler {
+ public:
+  virtual ~GrpcHandler() = default;
+  // A message has come, whole and uncompressed (gzip and deflate are undone).
+  virtual void OnMessage(const std::shared_ptr<GrpcCall>& call, Slice message) = 0;
+  // The client will send no more. For a unary call this follows its one message.
+  virtual void OnHalfClose(const std::shared_ptr<GrpcCall>& call) = 0;
+  // The client has gone or cancelled, its bytes make no sense, or the deadline has passed (then the
+  // server has answered, for one DEADLINE_EXCEEDED, itself). Once; not after Finish, and not for a
+  // call of which nothing was heard before.
+  virtual void OnCancelled(const std::shared_ptr<GrpcCall>& call) = 0;
+};
+
+// gRPC over HTTP/2 on listening sockets, with prior knowledge or behind TLS. What breaks a protocol
+// or a limit is answered here.
+class GrpcServer {
+ public:
+  // `loop`, `streams` and `handler` outlive it.
+  GrpcServer(Loop& loop, GrpcLimits limits, const StreamMaker& streams, GrpcHandler& handler);
+  ~GrpcServer();  // The handler hears nothing any more.
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  // Begins to accept; no more than limits.connections at a time. The socket, of net::Listen, is now
+  // the server's.
+  void Serve(int listening);
+  // GOAWAY: calls under way are finished, new ones refused. Calls `done`, not from within, when no
+  // connection is left.
+  void Drain(std::function<void()> done);
+  std::size_t connections() const { return connections_.size(); }
+
+ private:
+  class Call;
+  class Connection;
+  void Accept(int listening);
+  void Watch();
+  void Unwatch();
+  void Closed(int fd);
+
+  Loop& loop_;
+  GrpcLimits limits_;
+  const StreamMaker& streams_;
+  GrpcHandler& handler_;
+  std::vector<int> listening_;
+  bool watching_ = false;
+  Loop::TimerId retry_{};
+  std::size_t unfinished_bytes_ = 0;
+  // By descriptor. Shared with the loop's round in which one of them ends.
+  std::unordered_map<int, std::shared_ptr<Connection>> connections_;
+  std::function<void()> drained_;
+};
+
+}  // namespace divvy::net
