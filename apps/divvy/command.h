@@ -44,6 +44,7 @@ void PrintStrip(std::string_view margin, std::string_view strip);
 // Each adds one command to `app`; running it sets `invocation.status`. Both
 // outlive the parse.
 void AddApplyCommand(CLI::App& app, Invocation& invocation);
+void AddBenchCommand(CLI::App& app, Invocation& invocation);
 void AddControlCommand(CLI::App& app, Invocation& invocation);
 void AddFitCommand(CLI::App& app, Invocation& invocation);
 void AddGpusCommand(CLI::App& app, Invocation& invocation);
@@ -51,6 +52,7 @@ void AddLayoutsCommand(CLI::App& app, Invocation& invocation);
 void AddPlanCommand(CLI::App& app, Invocation& invocation);
 void AddProfileCommand(CLI::App& app, Invocation& invocation);
 void AddRunCommand(CLI::App& app, Invocation& invocation);
+void AddServeCommand(CLI::App& app, Invocation& invocation);
 void AddSimulateCommand(CLI::App& app, Invocation& invocation);
 void AddTopCommand(CLI::App& app, Invocation& invocation);
 

@@ -104,6 +104,8 @@ int Main(int argc, char** argv) {
   AddApplyCommand(app, invocation);
   AddControlCommand(app, invocation);
   AddRunCommand(app, invocation);
+  AddServeCommand(app, invocation);
+  AddBenchCommand(app, invocation);
   AddTopCommand(app, invocation);
   AddKeeperCommand(app, invocation);
 

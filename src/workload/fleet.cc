@@ -17,6 +17,7 @@
 #include "workload/fleet_file.h"
 #include "workload/fleet_learning.h"
 #include "workload/fleet_load.h"
+#include "workload/fleet_serve.h"
 #include "workload/partition_size.h"
 
 namespace divvy::workload {
@@ -36,8 +37,8 @@ constexpr std::size_t kMaxJobs = 10'000;
 constexpr std::array<std::string_view, 5> kFleetKeys = {"gpus", "models", "jobs", "policy",
                                                         "control"};
 constexpr std::array<std::string_view, 2> kGpuKeys = {"kind", "count"};
-constexpr std::array<std::string_view, 7> kModelKeys = {"name",   "profile",  "slo",     "load",
-                                                        "weight", "priority", "learning"};
+constexpr std::array<std::string_view, 8> kModelKeys = {"name",   "profile",  "slo",      "load",
+                                                        "weight", "priority", "learning", "serve"};
 constexpr std::array<std::string_view, 3> kJobKeys = {"name", "instance", "count"};
 constexpr std::array<std::string_view, 5> kPolicyKeys = {"planner", "route", "safety",
                                                          "batching_delay", "seed"};
@@ -96,6 +97,7 @@ FleetModel ReadModel(YamlReader& reader, const YamlNode& node) {
   if (const YamlNode* learning = node.Find("learning")) {
     model.learning = ReadLearning(reader, *learning, model.name);
   }
+  if (const YamlNode* serve = node.Find("serve")) model.serve = ReadServe(reader, *serve);
   return model;
 }
 

@@ -49,6 +49,23 @@ struct FleetLearning {
   int line = 0;
 };
 
+// A tensor that a model takes or gives, without its batch dimension.
+struct FleetTensor {
+  std::string name;
+  std::string type = "FP32";  // As on the wire.
+  std::vector<int> dims;      // -1: any.
+};
+
+// How `divvy serve` runs a model.
+struct FleetServe {
+  std::string engine = "synthetic";  // "torch", or the path of an engine's library.
+  std::optional<FileRef> artifact = {};
+  std::vector<FleetTensor> inputs = {};  // None: the engine knows, or one of a single number.
+  std::vector<FleetTensor> outputs = {};
+  std::string url = {};  // Of a server that runs it in our workers' place.
+  int line = 0;
+};
+
 struct FleetModel {
   std::string name;
   FileRef profile;
@@ -58,6 +75,7 @@ struct FleetModel {
   double weight = 1;  // Of its goodput against other models'.
   int priority = 0;   // 0 is served first; up to 7.
   std::optional<FleetLearning> learning = {};
+  FleetServe serve = {};
   int line = 0;
 };
 

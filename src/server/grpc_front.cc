@@ -1,0 +1,285 @@
+#include "server/grpc_front.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/text_safety.h"
+#include "kserve/describe.h"
+#include "kserve/grpc_infer.h"
+#include "kserve/http_infer.h"
+#include "server/admission.h"
+#include "server/target.h"
+
+namespace divvy::server {
+namespace {
+
+constexpr std::string_view kService = "/inference.GRPCInferenceService/";
+constexpr std::string_view kHealth = "/grpc.health.v1.Health/Check";
+constexpr std::string_view kStreamInfer = "/inference.GRPCInferenceService/ModelStreamInfer";
+// A client that reads slower than it asks is told so once this much waits for it.
+constexpr std::size_t kMostUnsent = 256 << 20;
+
+std::vector<net::Slice> Slices(std::vector<kserve::Piece> pieces,
+                               const std::shared_ptr<const void>& owner) {
+  std::vector<net::Slice> slices;
+  for (kserve::Piece& piece : pieces) {
+    if (!piece.own.empty()) slices.emplace_back(std::move(piece.own));
+    if (!piece.borrowed.empty()) slices.emplace_back(owner, piece.borrowed);
+  }
+  return slices;
+}
+
+// Our worker's errors come as {"error": "..."}; the text alone is for the status.
+Error ErrorOf(const net::HttpResponse& response) {
+  ErrorCode code = ErrorCode::kAborted;
+  switch (response.status) {
+    case 400:
+      code = ErrorCode::kInvalidArgument;
+      break;
+    case 404:
+      code = ErrorCode::kNotFound;
+      break;
+    case 429:
+      code = ErrorCode::kResourceExhausted;
+      break;
+    case 501:
+      code = ErrorCode::kUnsupported;
+      break;
+    case 503:
+      code = ErrorCode::kUnavailable;
+      break;
+    default:
+      break;
+  }
+  std::string_view text = response.body.view();
+  constexpr std::string_view kKey = "\"error\":";
+  if (const std::size_t at = text.find(kKey); at != std::string_view::npos) {
+    text.remove_prefix(at + kKey.size());
+    const std::size_t first = text.find('"');
+    const std::size_t last = text.rfind('"');
+    if (first != std::string_view::npos && last > first) {
+      text = text.substr(first + 1, last - first - 1);
+    }
+  }
+  return {code, std::string(text.substr(0, 4096))};
+}
+
+// What an answer is made of, kept until it is sent.
+struct Parts {
+  net::Slice body;
+  std::shared_ptr<const std::string> storage;
+};
+
+}  // namespace
+
+net::GrpcStatus StatusOf(const Error& error) {
+  net::GrpcCode code = net::GrpcCode::kUnknown;
+  switch (error.code) {
+    case ErrorCode::kInvalidArgument:
+      code = net::GrpcCode::kInvalidArgument;
+      break;
+    case ErrorCode::kNotFound:
+      code = net::GrpcCode::kNotFound;
+      break;
+    case ErrorCode::kResourceExhausted:
+      code = net::GrpcCode::kResourceExhausted;
+      break;
+    case ErrorCode::kFailedPrecondition:
+      code = net::GrpcCode::kFailedPrecondition;
+      break;
+    case ErrorCode::kPermissionDenied:
+      code = net::GrpcCode::kUnauthenticated;
+      break;
+    case ErrorCode::kUnavailable:
+      code = net::GrpcCode::kUnavailable;
+      break;
+    case ErrorCode::kUnsupported:
+      code = net::GrpcCode::kUnimplemented;
+      break;
+    case ErrorCode::kAborted:
+      code = net::GrpcCode::kInternal;
+      break;
+  }
+  return {code, error.message};
+}
+
+void GrpcFront::OnMessage(const std::shared_ptr<net::GrpcCall>& call, net::Slice message) {
+  const std::string& token = service_.options.token;
+  if (!token.empty() && call->method() != kHealth) {
+    const auto given = std::ranges::find_if(
+        call->metadata(), [](const auto& header) { return header.first == "authorization"; });
+    if (given == call->metadata().end() || !HasToken(given->second, token)) {
+      return call->Finish(
+          {net::GrpcCode::kUnauthenticated, "a bearer token is required, and this is not it"});
+    }
+  }
+  if (call->method() == kStreamInfer) {
+    ++streams_[call.get()].pending;
+    return Infer(call, message, true);
+  }
+  Unary(call, message);
+}
+
+void GrpcFront::OnHalfClose(const std::shared_ptr<net::GrpcCall>& call) {
+  if (call->method() != kStreamInfer) return;
+  Stream& stream = streams_[call.get()];
+  stream.half_closed = true;
+  ++stream.pending;
+  Answered(call, true);
+}
+
+void GrpcFront::OnCancelled(const std::shared_ptr<net::GrpcCall>& call) {
+  streams_.erase(call.get());
+}
+
+void GrpcFront::Answered(const std::shared_ptr<net::GrpcCall>& call, bool streams) {
+  if (!streams) return;
+  const auto found = streams_.find(call.get());
+  if (found == streams_.end()) return;  // Cancelled.
+  if (--found->second.pending != 0 || !found->second.half_closed) return;
+  streams_.erase(found);
+  call->Finish({});
+}
+
+void GrpcFront::Unary(const std::shared_ptr<net::GrpcCall>& call, const net::Slice& message) {
+  const std::string& method = call->method();
+  if (method == kHealth) {
+    // status = 1: SERVING or NOT_SERVING.
+    std::string response = "\x08";
+    response += service_.ready() ? '\x01' : '\x02';
+    std::vector<net::Slice> slices;
+    slices.emplace_back(std::move(response));
+    call->Write(std::move(slices));
+    return call->Finish({});
+  }
+  if (!method.starts_with(kService)) {
+    return call->Finish({net::GrpcCode::kUnimplemented, "unknown service " + Quoted(method)});
+  }
+  const std::string_view name = std::string_view(method).substr(kService.size());
+  if (name == "ModelInfer") return Infer(call, message, false);
+  auto answer = Describe(name, message);
+  if (!answer) return call->Finish(StatusOf(answer.error()));
+  std::vector<net::Slice> slices;
+  slices.emplace_back(std::move(*answer));
+  call->Write(std::move(slices));
+  call->Finish({});
+}
+
+Result<std::string> GrpcFront::Describe(std::string_view method, const net::Slice& message) const {
+  if (method == "ServerLive") return kserve::BoolProto(true);
+  if (method == "ServerReady") return kserve::BoolProto(service_.ready());
+  if (method == "ServerMetadata") return kserve::ToProto(service_.Describe());
+  if (method == "RepositoryIndex") {
+    const auto query = kserve::ParseIndexQuery(message.view());
+    if (!query) return Fail(query.error());
+    return kserve::ToProto(service_.Index(query->ready));
+  }
+  if (method == "RepositoryModelLoad" || method == "RepositoryModelUnload") {
+    return Fail(ErrorCode::kUnavailable,
+                "models are loaded and unloaded by the fleet file alone: edit it and send SIGHUP");
+  }
+  return DescribeModel(method, message);
+}
+
+Result<std::string> GrpcFront::DescribeModel(std::string_view method,
+                                             const net::Slice& message) const {
+  const bool known = method == "ModelReady" || method == "ModelMetadata" ||
+                     method == "ModelConfig" || method == "ModelStatistics";
+  if (!known) {
+    return Fail(ErrorCode::kUnsupported, fmt::format("{} is not offered here", Quoted(method)));
+  }
+  const auto asked = kserve::ParseModelName(message.view());
+  if (!asked) return Fail(asked.error());
+  if (method == "ModelStatistics" && asked->name.empty()) {
+    return kserve::ToProto(service_.Statistics(nullptr));
+  }
+  const auto model = FindModel(*service_.generation, asked->name, asked->version);
+  if (!model) return Fail(model.error());
+  if (method == "ModelReady") return kserve::BoolProto(service_.generation->IsReady(**model));
+  if (method == "ModelStatistics") return kserve::ToProto(service_.Statistics(*model));
+  if (!(*model)->metadata) {
+    return Fail(ErrorCode::kUnavailable, fmt::format("model '{}' is not ready", asked->name));
+  }
+  const kserve::ModelConfig config = service_.ConfigOf(**model);
+  return method == "ModelConfig" ? kserve::ToProto(config) : kserve::ToProto(config.metadata);
+}
+
+void GrpcFront::Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Slice& message,
+                      bool streams) {
+  const TimePoint arrival = loop_.Clock();
+  const auto refuse = [this, call, streams, arrival](const Error& error) {
+    service_.LogAccess("grpc", "", StatusOf(error).message, loop_.Clock() - arrival);
+    if (!streams) {
+      if (!call->cancelled()) call->Finish(StatusOf(error));
+      return;
+    }
+    if (!call->cancelled()) {
+      std::vector<net::Slice> slices;
+      slices.emplace_back(kserve::EncodeStreamError(error.message));
+      call->Write(std::move(slices));
+    }
+    Answered(call, true);
+  };
+  if (call->unsent() > kMostUnsent) {
+    return refuse({ErrorCode::kResourceExhausted, "the client does not read its answers"});
+  }
+  const auto decoded = kserve::DecodeGrpcRequest(message.view());
+  if (!decoded) {
+    service_.metrics.Rejected("");
+    return refuse(decoded.error());
+  }
+  auto inference = Admit(*service_.generation, decoded->request, arrival, call->deadline());
+  if (!inference) {
+    service_.metrics.Rejected(decoded->request.model);
+    return refuse(inference.error());
+  }
+  const kserve::HttpMessage encoded = kserve::EncodeHttpRequest(decoded->request);
+  net::HttpQuestion& question = inference->question;
+  question.target = "/v2/models/" + EscapedPart(decoded->request.model) + "/infer";
+  question.headers.emplace_back("Inference-Header-Content-Length",
+                                std::to_string(encoded.head.size()));
+  question.body.emplace_back(encoded.head);
+  const auto keep = std::make_shared<Parts>(Parts{message, decoded->storage});
+  for (const std::string_view tensor : encoded.tensors) question.body.emplace_back(keep, tensor);
+
+  const bool timing = WantsTiming(decoded->request);
+  const TimePoint deadline = inference->deadline;
+  const Generation::Model* model = service_.generation->Find(decoded->request.model);
+  inference->done = [this, call, refuse, streams, timing, arrival, deadline, model,
+                     generation = service_.generation](Outcome outcome) {
+    if (const auto* why = std::get_if<serving::Refusal>(&outcome)) {
+      return refuse(server::ErrorOf(*why, *model));
+    }
+    const auto& answer = std::get<Answer>(outcome);
+    if (answer.response.status != 200) return refuse(ErrorOf(answer.response));
+    std::optional<std::size_t> length;
+    if (const auto text =
+            net::FindHeader(answer.response.headers, "Inference-Header-Content-Length")) {
+      length = std::strtoull(std::string(*text).c_str(), nullptr, 10);
+    }
+    auto response = kserve::DecodeHttpResponse(answer.response.body.view(), length);
+    if (!response) {
+      return refuse({ErrorCode::kAborted, "the worker's answer: " + response.error().message});
+    }
+    if (call->cancelled()) return Answered(call, streams);
+    if (timing) {
+      kserve::Parameters parameters =
+          TimingOf(answer, arrival, deadline, generation->worker(answer.replica).name);
+      response->response.parameters.insert(response->response.parameters.end(), parameters.begin(),
+                                           parameters.end());
+    }
+    std::vector<kserve::Piece> pieces = kserve::EncodeGrpcResponse(response->response);
+    if (streams) pieces = kserve::EncodeStreamResponse(std::move(pieces));
+    const auto owner = std::make_shared<Parts>(Parts{answer.response.body, response->storage});
+    service_.LogAccess("grpc", model->spec.name, "OK", loop_.Clock() - arrival);
+    call->Write(Slices(std::move(pieces), owner));
+    if (!streams) return call->Finish({});
+    Answered(call, true);
+  };
+  service_.generation->router().Infer(std::move(*inference));
+}
+
+}  // namespace divvy::server

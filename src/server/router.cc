@@ -1,0 +1,223 @@
+#include "server/router.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "base/check.h"
+
+namespace divvy::server {
+namespace {
+
+// Between looks at what waits beyond hope and what hangs.
+constexpr Duration kTick = std::chrono::milliseconds(5);
+
+serving::Setup Down(serving::Setup setup) {
+  for (serving::ReplicaSpec& replica : setup.replicas) {
+    Check(replica.lanes == 1, "a replica is one worker");
+    replica.up = false;
+  }
+  return setup;
+}
+
+// "12 3400 5": microseconds for input, inference and output of a batch, as our worker says.
+std::optional<std::array<std::uint64_t, 3>> ComputeOf(const net::HttpResponse& response) {
+  const auto header = net::FindHeader(response.headers, "divvy-compute-us");
+  if (!header) return {};
+  std::array<std::uint64_t, 3> ns{};
+  const char* at = header->data();
+  const char* const end = at + header->size();
+  for (std::uint64_t& value : ns) {
+    double us = 0;
+    const auto parsed = std::from_chars(at, end, us);
+    if (parsed.ec != std::errc() || !(us >= 0) || us > 1e12) return {};
+    value = static_cast<std::uint64_t>(us * 1000);
+    at = parsed.ptr == end ? end : parsed.ptr + 1;
+  }
+  return ns;
+}
+
+}  // namespace
+
+Router::Router(net::Loop& loop, serving::Setup setup, const serving::RouteOptions& route,
+               HangLimits hang, Tally& tally,
+               std::function<void(serving::ReplicaId, std::string why)> broken)
+    : loop_(loop),
+      setup_(Down(std::move(setup))),
+      hang_(hang),
+      tally_(tally),
+      broken_(std::move(broken)),
+      dispatcher_(setup_, route, *this, *this, loop.now()),
+      lanes_(setup_.replicas.size()) {}
+
+Router::~Router() {
+  if (ticking_) loop_.Cancel(tick_);
+}
+
+void Router::Infer(Inference inference) {
+  std::uint32_t slot = 0;
+  if (free_.empty()) {
+    slot = static_cast<std::uint32_t>(inferences_.size());
+    inferences_.emplace_back();
+  } else {
+    slot = free_.back();
+    free_.pop_back();
+  }
+  ++pending_;
+  const serving::Request request{.tag = slot,
+                                 .model = inference.model,
+                                 .batch = inference.items,
+                                 .priority = inference.priority,
+                                 .arrival = inference.arrival,
+                                 .deadline = inference.deadline};
+  inferences_[slot] = std::move(inference);
+  // The loop's time stands still within a round, and the request may have come after it began.
+  dispatcher_.Submit(request, std::max(loop_.now(), request.arrival));
+  KeepTicking();
+  Deliver();
+}
+
+void Router::BringUp(serving::ReplicaId replica, std::unique_ptr<Backend> backend) {
+  Check(!is_up(replica), "a replica that is down");
+  of(replica).backend = std::move(backend);
+  dispatcher_.SetUp(replica, loop_.now());
+  Deliver();
+}
+
+void Router::TakeDown(serving::ReplicaId replica) {
+  if (is_up(replica)) Drop(replica, of(replica).backend->busy());
+}
+
+void Router::Drop(serving::ReplicaId replica, bool busy) {
+  Lane& lane = of(replica);
+  lane.backend->Abandon();
+  lane.hangs_at = TimePoint::max();
+  // May be reached from within the backend's callback.
+  loop_.Post([gone = std::shared_ptr<Backend>(std::move(lane.backend))] {});
+  // Down first, or what failed would be tried there again.
+  dispatcher_.SetDown(replica, loop_.now());
+  if (busy) {
+    tally_.Lost(replica);
+    dispatcher_.Failed(dispatcher_.first_lane(replica), loop_.now());
+  }
+  Deliver();
+}
+
+int Router::up(serving::ModelId model) const {
+  int count = 0;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (setup_.replicas[i].model == model && lanes_[i].backend != nullptr) ++count;
+  }
+  return count;
+}
+
+void Router::WhenIdle(std::function<void()> idle) {
+  idle_ = std::move(idle);
+  Deliver();
+}
+
+void Router::Start(serving::LaneId id, std::span<const serving::Request> batch, int items,
+                   Duration expected) {
+  const serving::ReplicaId replica = dispatcher_.replica_of(id);
+  Lane& lane = of(replica);
+  lane.tags.clear();
+  std::vector<net::HttpQuestion> questions;
+  questions.reserve(batch.size());
+  for (const serving::Request& request : batch) {
+    lane.tags.push_back(request.tag);
+    questions.push_back(inferences_[request.tag].question);
+  }
+  lane.started = loop_.now();
+  lane.expected = expected;
+  lane.items = items;
+  lane.hangs_at = loop_.now() +
+                  std::max(hang_.least, Duration(static_cast<Duration::rep>(
+                                            hang_.factor * static_cast<double>(expected.count()))));
+  tally_.Started(replica, items);
+  lane.backend->Run(std::move(questions),
+                    [this, id](auto responses) { Ended(id, std::move(responses)); });
+}
+
+void Router::Ended(serving::LaneId id, Result<std::vector<net::HttpResponse>> responses) {
+  const serving::ReplicaId replica = dispatcher_.replica_of(id);
+  if (!responses) {
+    Drop(replica, true);
+    broken_(replica, responses.error().message);
+    return;
+  }
+  Lane& lane = of(replica);
+  lane.hangs_at = TimePoint::max();
+  lane.responses = std::move(*responses);
+  // Exact, since what a batch took is learned from it.
+  const TimePoint now = std::max(loop_.now(), loop_.Clock());
+  tally_.Took(replica, lane.expected, now - lane.started);
+  if (const auto ns = ComputeOf(lane.responses.front())) {
+    tally_.Computed(replica, lane.items, *ns);
+  }
+  dispatcher_.Finished(id, now);
+  Deliver();
+}
+
+void Router::Answered(const serving::Request& request, const serving::Service& service) {
+  Lane& lane = of(service.replica);
+  const auto at = std::ranges::find(lane.tags, request.tag) - lane.tags.begin();
+  Answer answer{.response = std::move(lane.responses[static_cast<std::size_t>(at)]),
+                .replica = service.replica,
+                .started = service.started,
+                .finished = service.finished,
+                .batch_items = service.items};
+  tally_.Answered(request, service, answer.response.status);
+  outcomes_.emplace_back(std::move(inferences_[request.tag].done), std::move(answer));
+  inferences_[request.tag] = {};
+  free_.push_back(static_cast<std::uint32_t>(request.tag));
+}
+
+void Router::Refused(const serving::Request& request, serving::Refusal why, TimePoint now) {
+  tally_.Refused(request, why, now);
+  outcomes_.emplace_back(std::move(inferences_[request.tag].done), why);
+  inferences_[request.tag] = {};
+  free_.push_back(static_cast<std::uint32_t>(request.tag));
+}
+
+void Router::Deliver() {
+  if (delivering_) return;
+  delivering_ = true;
+  while (!outcomes_.empty()) {
+    auto batch = std::exchange(outcomes_, {});
+    for (auto& [done, outcome] : batch) {
+      --pending_;
+      done(std::move(outcome));
+    }
+  }
+  delivering_ = false;
+  if (pending_ == 0 && idle_ != nullptr) std::exchange(idle_, nullptr)();
+}
+
+void Router::KeepTicking() {
+  if (ticking_ || pending_ == 0) return;
+  ticking_ = true;
+  tick_ = loop_.At(loop_.now() + kTick, [this] {
+    ticking_ = false;
+    Tick();
+  });
+}
+
+void Router::Tick() {
+  const TimePoint now = loop_.now();
+  dispatcher_.Expire(now);
+  std::vector<serving::ReplicaId> hung;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i].backend != nullptr && lanes_[i].hangs_at <= now) {
+      hung.push_back(static_cast<serving::ReplicaId>(i));
+    }
+  }
+  for (const serving::ReplicaId replica : hung) {
+    Drop(replica, true);
+    broken_(replica, "its batch takes far longer than expected");
+  }
+  KeepTicking();
+  Deliver();
+}
+
+}  // namespace divvy::server

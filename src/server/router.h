@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/time.h"
+#include "net/loop.h"
+#include "server/backend.h"
+#include "server/inference.h"
+#include "server/metrics.h"
+#include "serving/dispatcher.h"
+#include "serving/policy.h"
+#include "serving/setup.h"
+
+namespace divvy::server {
+
+// How long beyond its expected time a batch may take before its worker is given up.
+struct HangLimits {
+  double factor = 10;
+  Duration least = std::chrono::seconds(2);
+};
+
+// Joins the routing core to the world: the loop's clock, and backends as executors. Every
+// inference handed in is answered exactly once. For the loop's thread alone.
+class Router final : private serving::Executor, private serving::Listener {
+ public:
+  // `loop` and `tally` outlive it. All replicas, of one lane each, begin without a backend, down.
+  // `broken` is called for a replica that was taken down because its batch failed or takes far too
+  // long; whoever supervises it brings up another.
+  Router(net::Loop& loop, serving::Setup setup, const serving::RouteOptions& route, HangLimits hang,
+         Tally& tally, std::function<void(serving::ReplicaId, std::string why)> broken);
+  ~Router() override;
+
+  // REQUIRES: a model of the setup, items > 0, 0 <= priority <= 7.
+  void Infer(Inference inference);
+
+  // The replica takes requests from now on. REQUIRES: it is down.
+  void BringUp(serving::ReplicaId replica, std::unique_ptr<Backend> backend);
+  // It takes none any more; what it ran is routed again where time allows. Without effect when
+  // down.
+  void TakeDown(serving::ReplicaId replica);
+  bool is_up(serving::ReplicaId replica) const { return of(replica).backend != nullptr; }
+  // Replicas of the model that are up.
+  int up(serving::ModelId model) const;
+
+  // Inferences not yet answered.
+  std::size_t pending() const { return pending_; }
+  // Of them, those that wait for a lane.
+  int waiting() const { return dispatcher_.waiting(); }
+  // Calls `idle` once nothing is pending.
+  void WhenIdle(std::function<void()> idle);
+
+ private:
+  struct Lane {
+    std::unique_ptr<Backend> backend;
+    TimePoint started{};
+    Duration expected{};
+    int items = 0;
+    TimePoint hangs_at = TimePoint::max();
+    std::vector<net::HttpResponse> responses;  // Of the batch that has just ended.
+    std::vector<std::uint64_t> tags;           // Whose they are.
+  };
+
+  void Start(serving::LaneId lane, std::span<const serving::Request> batch, int items,
+             Duration expected) override;
+  void Answered(const serving::Request& request, const serving::Service& service) override;
+  void Refused(const serving::Request& request, serving::Refusal why, TimePoint now) override;
+
+  void Ended(serving::LaneId lane, Result<std::vector<net::HttpResponse>> responses);
+  void Drop(serving::ReplicaId replica, bool busy);
+  void Tick();
+  void KeepTicking();
+  void Deliver();
+  Lane& of(serving::ReplicaId replica) { return lanes_[static_cast<std::size_t>(replica)]; }
+  const Lane& of(serving::ReplicaId replica) const {
+    return lanes_[static_cast<std::size_t>(replica)];
+  }
+
+  net::Loop& loop_;
+  serving::Setup setup_;
+  HangLimits hang_;
+  Tally& tally_;
+  std::function<void(serving::ReplicaId, std::string why)> broken_;
+  serving::Dispatcher dispatcher_;
+  std::vector<Lane> lanes_;  // A replica is a lane here.
+  std::vector<Inference> inferences_;
+  std::vector<std::uint32_t> free_;
+  std::size_t pending_ = 0;
+  // Answers are handed out after the dispatcher has returned: whoever gets one may ask at once.
+  std::vector<std::pair<std::function<void(Outcome)>, Outcome>> outcomes_;
+  bool delivering_ = false;
+  bool ticking_ = false;
+  net::Loop::TimerId tick_{};
+  std::function<void()> idle_;
+};
+
+}  // namespace divvy::server

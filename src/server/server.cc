@@ -1,0 +1,107 @@
+#include "server/server.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace divvy::server {
+namespace {
+
+constexpr int kBacklog = 1024;
+
+}  // namespace
+
+Server::Server(net::Loop& loop, ServerOptions options, const net::StreamMaker& http_streams,
+               const net::StreamMaker& grpc_streams, Log& log)
+    : loop_(loop),
+      options_(std::move(options)),
+      log_(log),
+      service_{
+          .options = options_.service, .metrics = {}, .generation = nullptr, .draining = false},
+      http_front_(loop, service_),
+      grpc_front_(loop, service_),
+      metrics_front_(service_),
+      http_(loop, options_.http_limits, http_streams,
+            [this](net::HttpRequest request, std::unique_ptr<net::HttpReply> reply) {
+              http_front_.Handle(std::move(request), std::move(reply));
+            }),
+      grpc_(loop, options_.grpc_limits, grpc_streams, grpc_front_),
+      metrics_(loop, options_.http_limits, plain_,
+               [this](const net::HttpRequest& request, std::unique_ptr<net::HttpReply> reply) {
+                 metrics_front_.http_connections = http_.connections();
+                 metrics_front_.grpc_connections = grpc_.connections();
+                 metrics_front_.Handle(request, std::move(reply));
+               }) {}
+
+Server::~Server() = default;
+
+Result<void> Server::Listen() {
+  const auto open = [](const net::Address& address, auto& server,
+                       net::Address& at) -> Result<void> {
+    const auto socket = net::Listen(address, kBacklog);
+    if (!socket) return Fail(socket.error());
+    at = net::LocalAddress(*socket);
+    server.Serve(*socket);
+    return {};
+  };
+  if (auto opened = open(options_.http, http_, http_at_); !opened) return opened;
+  if (auto opened = open(options_.grpc, grpc_, grpc_at_); !opened) return opened;
+  return open(options_.metrics, metrics_, metrics_at_);
+}
+
+void Server::Use(ServeSetup setup, std::function<void()> ready) {
+  const bool first = service_.generation == nullptr;
+  coming_.reset();  // One that never came up is overtaken.
+  auto next =
+      std::make_shared<Generation>(loop_, std::move(setup), service_.metrics, log_, [this, ready] {
+        // From within the generation: let it return first.
+        loop_.Post([this, ready] {
+          if (coming_ != nullptr) {
+            TakeOver(std::exchange(coming_, nullptr), ready);
+          } else {
+            ready();
+          }
+        });
+      });
+  if (first) {
+    service_.generation = next;
+  } else {
+    coming_ = next;
+  }
+  next->Start();
+}
+
+void Server::TakeOver(std::shared_ptr<Generation> next, const std::function<void()>& ready) {
+  Retire(std::exchange(service_.generation, std::move(next)));
+  ready();
+}
+
+void Server::Retire(std::shared_ptr<Generation> generation) {
+  Generation* const old = generation.get();
+  retired_.push_back(std::move(generation));
+  old->Drain([this, old] {
+    std::erase_if(retired_, [&](const auto& one) { return one.get() == old; });
+    log_.Info("workers have ended");
+    EndIfDone();
+  });
+}
+
+void Server::Drain(std::function<void()> done) {
+  service_.draining = true;
+  coming_.reset();
+  drained_ = std::move(done);
+  // Requests may come on connections that are open: workers end when all have closed.
+  http_.Drain([this] { DoorClosed(); });
+  grpc_.Drain([this] { DoorClosed(); });
+}
+
+void Server::DoorClosed() {
+  if (--doors_ > 0) return;
+  if (service_.generation != nullptr) Retire(std::exchange(service_.generation, nullptr));
+  EndIfDone();
+}
+
+void Server::EndIfDone() {
+  if (drained_ != nullptr && doors_ == 0 && retired_.empty()) std::exchange(drained_, nullptr)();
+}
+
+}  // namespace divvy::server

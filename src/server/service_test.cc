@@ -1,0 +1,113 @@
+#include "server/service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "server/compression.h"
+#include "server/target.h"
+
+namespace divvy::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Optional;
+
+TEST(TargetTest, SplitsAndDecodes) {
+  EXPECT_THAT(SplitPath("/v2"), Optional(ElementsAre("v2")));
+  EXPECT_THAT(SplitPath("/v2/"), Optional(ElementsAre("v2")));
+  EXPECT_THAT(SplitPath("/v2/models/a%20b%2fc/infer?x=/y"),
+              Optional(ElementsAre("v2", "models", "a b/c", "infer")));
+  EXPECT_THAT(SplitPath("/"), Optional(ElementsAre()));
+  for (const char* bad : {"", "v2", "*", "/a%", "/a%2", "/a%zz", "/a%00b"}) {
+    EXPECT_FALSE(SplitPath(bad)) << bad;
+  }
+}
+
+TEST(TargetTest, EscapedPartsComeBack) {
+  std::string all;
+  for (int c = 1; c < 256; ++c) all += static_cast<char>(c);
+  EXPECT_THAT(SplitPath("/" + EscapedPart(all)), Optional(ElementsAre(all)));
+}
+
+TEST(CompressionTest, RoundTripsAndRefusesTheRest) {
+  std::mt19937_64 random(3);
+  for (const Encoding encoding : {Encoding::kGzip, Encoding::kDeflate}) {
+    for (const std::size_t size : {0, 1, 100, 100'000}) {
+      std::string text(size, 'x');
+      for (std::size_t i = 0; i < size; i += 7) text[i] = static_cast<char>(random());
+      const std::string packed = Compress(encoding, text);
+      EXPECT_EQ(Decompress(encoding, packed, size).value(), text);
+      if (size == 0) continue;
+      EXPECT_THAT(Decompress(encoding, packed, size - 1).error().message, HasSubstr("larger"));
+      EXPECT_FALSE(Decompress(encoding, packed.substr(0, packed.size() - 1), 1 << 20));
+      EXPECT_FALSE(Decompress(encoding, packed + "x", 1 << 20));
+    }
+    EXPECT_FALSE(Decompress(encoding, "no such data", 1 << 20));
+    EXPECT_FALSE(Decompress(encoding, "", 1 << 20));
+    // A bomb: stops at the limit.
+    EXPECT_FALSE(Decompress(encoding, Compress(encoding, std::string(1 << 24, '\0')), 1 << 20));
+  }
+}
+
+TEST(CompressionTest, ReadsHeaders) {
+  EXPECT_EQ(ParseEncoding("GZip ").value(), Encoding::kGzip);
+  EXPECT_EQ(ParseEncoding("").value(), Encoding::kIdentity);
+  EXPECT_EQ(ParseEncoding("br").error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(PreferredEncoding("br, deflate, gzip"), Encoding::kGzip);
+  EXPECT_EQ(PreferredEncoding("gzip;q=0, deflate;q=0.5"), Encoding::kDeflate);
+  EXPECT_EQ(PreferredEncoding("gzip;q=0.0"), Encoding::kIdentity);
+  EXPECT_EQ(PreferredEncoding("*"), Encoding::kIdentity);
+}
+
+TEST(ServiceTest, TokensMustMatchWhole) {
+  EXPECT_TRUE(HasToken("Bearer abc", "abc"));
+  for (const char* bad :
+       {"", "abc", "Bearer", "Bearer ", "Bearer ab", "Bearer abcabc", "Bearer abd", "bearer abc"}) {
+    EXPECT_FALSE(HasToken(bad, "abc")) << bad;
+  }
+}
+
+TEST(MetricsTest, CountsGoOnOverAReloadAndByName) {
+  Metrics metrics;
+  const serving::Request request{.tag = 0,
+                                 .model = serving::ModelId{0},
+                                 .batch = 2,
+                                 .priority = 1,
+                                 .arrival = TimePoint{},
+                                 .deadline = TimePoint(std::chrono::milliseconds(10))};
+  const serving::Service service{.replica = serving::ReplicaId{0},
+                                 .started = TimePoint(std::chrono::milliseconds(1)),
+                                 .finished = TimePoint(std::chrono::milliseconds(4)),
+                                 .items = 2};
+  {
+    Tally tally(metrics, {"m\"x"}, {{"m\"x", "0"}});
+    tally.Answered(request, service, 200);
+    tally.Refused(request, serving::Refusal::kHopeless, TimePoint(std::chrono::milliseconds(1)));
+  }
+  Tally tally(metrics, {"other", "m\"x"}, {{"other", "0"}, {"m\"x", "0"}});
+  serving::Request late = request;
+  late.model = serving::ModelId{1};
+  late.deadline = TimePoint(std::chrono::milliseconds(3));
+  serving::Service elsewhere = service;
+  elsewhere.replica = serving::ReplicaId{1};
+  tally.Answered(late, elsewhere, 200);
+  tally.Answered(late, elsewhere, 500);
+  const std::string text = metrics.Render({});
+  EXPECT_THAT(text, HasSubstr("divvy_slo_in_time_total{model=\"m\\\"x\",version=\"1\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("divvy_slo_late_total{model=\"m\\\"x\",version=\"1\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("divvy_shed_total{model=\"m\\\"x\",reason=\"hopeless\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("nv_inference_count{model=\"m\\\"x\",version=\"1\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("reason=\"BACKEND\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("divvy_request_latency_ms_bucket{model=\"m\\\"x\",priority=\"1\","
+                              "le=\"5\"} 2\n"));
+  EXPECT_THAT(text,
+              HasSubstr("divvy_partition_queue_ms_count{model=\"m\\\"x\",partition=\"0\"} 3\n"));
+  EXPECT_EQ(metrics.Statistics("other").success.count, 0U);
+}
+
+}  // namespace
+}  // namespace divvy::server

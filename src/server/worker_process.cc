@@ -1,0 +1,245 @@
+#include "server/worker_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstring>
+
+#include "kserve/describe.h"
+#include "server/target.h"
+
+extern char** environ;
+
+namespace divvy::server {
+namespace {
+
+constexpr Duration kPoll = std::chrono::milliseconds(20);
+constexpr Duration kRemotePoll = std::chrono::milliseconds(500);
+constexpr Duration kMostStart = std::chrono::minutes(5);
+constexpr Duration kLeastWait = std::chrono::milliseconds(50);
+constexpr Duration kMostWait = std::chrono::seconds(10);
+// Whoever has lasted so long begins with the shortest wait again.
+constexpr Duration kLasted = std::chrono::seconds(30);
+constexpr Duration kMostStop = std::chrono::seconds(10);
+constexpr int kLifelineFd = 3;
+
+std::string Describe(int status) {
+  if (WIFSIGNALED(status)) {
+    return fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  }
+  return fmt::format("exit status {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+WorkerProcess::WorkerProcess(net::Loop& loop, WorkerSpec spec, Log& log, Events events)
+    : loop_(loop), spec_(std::move(spec)), log_(log), events_(std::move(events)) {}
+
+WorkerProcess::~WorkerProcess() {
+  if (has_timer_) loop_.Cancel(timer_);
+  Kill();
+  if (pid_ > 0) waitpid(pid_, nullptr, 0);
+  if (pidfd_ >= 0) {
+    loop_.Forget(pidfd_);
+    close(pidfd_);
+  }
+  if (lifeline_ >= 0) close(lifeline_);
+  if (!spec_.socket.empty()) unlink(spec_.socket.c_str());
+}
+
+void WorkerProcess::Later(Duration wait, void (WorkerProcess::*next)()) {
+  if (has_timer_) loop_.Cancel(timer_);
+  has_timer_ = true;
+  timer_ = loop_.At(loop_.now() + wait, [this, next] {
+    has_timer_ = false;
+    (this->*next)();
+  });
+}
+
+void WorkerProcess::Start() {
+  started_ = loop_.now();
+  if (starts_++ > 0 && events_.restarted) events_.restarted();
+  if (!spec_.url.empty()) return AskWhetherReady();
+  Spawn();
+}
+
+void WorkerProcess::Spawn() {
+  std::array<int, 2> pipe{};
+  if (pipe2(pipe.data(), O_CLOEXEC) != 0) return Again("no pipe");
+  std::vector<std::string> words = spec_.command;
+  words.insert(words.end(),
+               {"--listen", "unix:" + spec_.socket, "--parent-fd", std::to_string(kLifelineFd)});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const bool replaced = std::ranges::any_of(
+        spec_.environment, [&](const auto& entry) { return text.starts_with(entry.first + "="); });
+    if (!replaced) variables.emplace_back(text);
+  }
+  for (const auto& [name, value] : spec_.environment) variables.push_back(name + "=" + value);
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, pipe[0], kLifelineFd);
+  // It says there that it is ready, which we ask it ourselves.
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  // Its own group: a ^C at the terminal is for the router, which lets it finish.
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  sigset_t all;
+  sigfillset(&all);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  const int error = posix_spawnp(&pid_, arguments[0], &actions, &attributes, arguments.data(),
+                                 environment.data());
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  close(pipe[0]);
+  if (error != 0) {
+    close(pipe[1]);
+    pid_ = -1;
+    return Again(fmt::format("{}: {}", spec_.command[0], strerror(error)));
+  }
+  lifeline_ = pipe[1];
+  pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  loop_.Watch(pidfd_, EPOLLIN, [this](std::uint32_t) { Exited(); });
+  control_.reset();
+  Later(kPoll, &WorkerProcess::AskWhetherReady);
+}
+
+void WorkerProcess::Exited() {
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) != pid_) return;
+  loop_.Forget(pidfd_);
+  close(std::exchange(pidfd_, -1));
+  close(std::exchange(lifeline_, -1));
+  pid_ = -1;
+  control_.reset();
+  if (stopping_) {
+    if (has_timer_) loop_.Cancel(timer_);
+    has_timer_ = false;
+    return;
+  }
+  if (std::exchange(up_, false)) events_.down();
+  Again(Describe(status));
+}
+
+void WorkerProcess::Again(const std::string& why) {
+  if (stopping_) return;
+  wait_ =
+      loop_.now() - started_ > kLasted ? kLeastWait : std::clamp(2 * wait_, kLeastWait, kMostWait);
+  log_.Warning("worker ended", {{"partition", spec_.name},
+                                {"model", spec_.model},
+                                {"why", why},
+                                {"again_in", fmt::format("{:.0f}ms", Milliseconds(wait_))}});
+  Later(wait_, &WorkerProcess::Start);
+}
+
+void WorkerProcess::Kill() {
+  if (pid_ > 0) kill(pid_, SIGKILL);
+}
+
+void WorkerProcess::GiveUp(const std::string& why) {
+  up_ = false;
+  if (!spec_.url.empty()) {
+    control_.reset();
+    return Again(why);
+  }
+  log_.Warning("worker given up",
+               {{"partition", spec_.name}, {"model", spec_.model}, {"why", why}});
+  Kill();  // Exited starts it again.
+}
+
+void WorkerProcess::Stop() {
+  stopping_ = true;
+  up_ = false;
+  if (has_timer_) loop_.Cancel(timer_);
+  has_timer_ = false;
+  control_.reset();
+  if (pid_ <= 0) return;
+  kill(pid_, SIGTERM);
+  Later(kMostStop, &WorkerProcess::Kill);
+}
+
+Result<net::Address> WorkerProcess::Where() const {
+  if (spec_.url.empty()) return net::Address::Parse("unix:" + spec_.socket);
+  return net::Address::Parse(Host());
+}
+
+std::string WorkerProcess::Host() const {
+  if (spec_.url.empty()) return "localhost";
+  std::string_view host = spec_.url;
+  if (const auto scheme = host.find("://"); scheme != std::string_view::npos) {
+    host.remove_prefix(scheme + 3);
+  }
+  return std::string(host.substr(0, host.find('/')));
+}
+
+void WorkerProcess::AskWhetherReady() {
+  if (loop_.now() - started_ > kMostStart) {
+    log_.Warning("worker is not ready in time",
+                 {{"partition", spec_.name}, {"model", spec_.model}});
+    started_ = loop_.now();
+    if (spec_.url.empty()) return Kill();
+  }
+  if (control_ == nullptr) {
+    const auto address = Where();
+    if (!address) return Again(address.error().message);
+    control_ = std::make_unique<net::HttpClient>(loop_, *address, Host(), streams_);
+  }
+  control_->Send({.method = "GET",
+                  .target = "/v2/models/" + EscapedPart(spec_.model) + "/ready",
+                  .headers = {},
+                  .body = {}},
+                 [this](Result<net::HttpResponse> response) {
+                   if (response && response->status == 200) return AskForMetadata();
+                   Later(spec_.url.empty() ? kPoll : kRemotePoll, &WorkerProcess::AskWhetherReady);
+                 });
+}
+
+void WorkerProcess::AskForMetadata() {
+  const std::string target = "/v2/models/" + EscapedPart(spec_.model);
+  control_->Send({.method = "GET", .target = target, .headers = {}, .body = {}},
+                 [this](Result<net::HttpResponse> response) {
+                   if (!response) return;
+                   auto metadata = kserve::ParseModelMetadata(response->body.view());
+                   metadata_ = metadata ? std::move(*metadata) : kserve::ModelMetadata{};
+                 });
+  control_->Send(
+      {.method = "GET", .target = target + "/config", .headers = {}, .body = {}},
+      [this](Result<net::HttpResponse> response) {
+        // In order: the metadata is there. A server without a config takes no batches.
+        const auto most = response ? kserve::ParseMaxBatch(response->body.view()) : Result<int>(0);
+        metadata_.max_batch = most ? *most : 0;
+        const auto address = Where();
+        if (!address) return Again(address.error().message);
+        up_ = true;
+        log_.Info("worker up", {{"partition", spec_.name},
+                                {"model", spec_.model},
+                                {"pid", pid_ > 0 ? std::to_string(pid_) : spec_.url}});
+        events_.up(std::make_unique<Backend>(
+                       loop_, *address, Host(),
+                       spec_.url.empty() ? Backend::Kind::kWorker : Backend::Kind::kForeign),
+                   metadata_);
+      });
+}
+
+}  // namespace divvy::server

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/time.h"
+#include "kserve/tensor.h"
+#include "net/http_client.h"
+#include "net/loop.h"
+#include "server/backend.h"
+#include "server/log.h"
+
+namespace divvy::server {
+
+// A worker to be started, or a server of somebody else's to be used in its place.
+struct WorkerSpec {
+  std::string name;  // Of its partition, for people.
+  std::string model;
+  std::vector<std::string> command;  // Program and arguments; --listen and --parent-fd are added.
+  std::vector<std::pair<std::string, std::string>> environment = {};  // Besides our own.
+  std::string socket;                                                 // Where it shall listen.
+  std::string url;  // Not empty: nothing is started; "http://host:port".
+};
+
+// Keeps one worker going: starts it, waits until it is warm, starts it again when it ends, fails or
+// is given up, waiting longer each time it does not last. Ends with its owner: a worker notices by
+// itself when we die.
+class WorkerProcess {
+ public:
+  struct Events {
+    // It is warm and answers.
+    std::function<void(std::unique_ptr<Backend>, kserve::ModelMetadata)> up;
+    // It has ended. Not after GiveUp.
+    std::function<void()> down;
+    // It is started, not for the first time.
+    std::function<void()> restarted;
+  };
+
+  // `loop` and `log` outlive it.
+  WorkerProcess(net::Loop& loop, WorkerSpec spec, Log& log, Events events);
+  ~WorkerProcess();  // Kills.
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  void Start();
+  // Kills what is no use any more and starts it again.
+  void GiveUp(const std::string& why);
+  // Asks it to end (SIGTERM) and does not start it again; killed after a while.
+  void Stop();
+
+  bool running() const { return pid_ > 0; }
+  pid_t pid() const { return pid_; }
+  const WorkerSpec& spec() const { return spec_; }
+
+ private:
+  void Spawn();
+  void Exited();
+  void Kill();
+  void AskWhetherReady();
+  void AskForMetadata();
+  void Later(Duration wait, void (WorkerProcess::*next)());
+  void Again(const std::string& why);
+  [[nodiscard]] Result<net::Address> Where() const;
+  [[nodiscard]] std::string Host() const;
+
+  net::Loop& loop_;
+  WorkerSpec spec_;
+  Log& log_;
+  Events events_;
+  net::PlainStreams streams_;
+  std::unique_ptr<net::HttpClient> control_;
+  kserve::ModelMetadata metadata_;
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  int lifeline_ = -1;  // Closes with us, which the worker notices.
+  bool up_ = false;
+  bool stopping_ = false;
+  bool has_timer_ = false;
+  net::Loop::TimerId timer_{};
+  TimePoint started_{};
+  Duration wait_{};
+  int starts_ = 0;
+};
+
+}  // namespace divvy::server
