@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Plans a fleet, simulates its load and shares a GPU out anew while it serves; then
 # cuts a node of three simulated H200s without touching what runs there, crashes on
-# purpose and recovers. Called by `make demo` with the build folder; needs no GPU and
+# purpose and recovers; then runs two jobs on one simulated GPU, and serves two models
+# under load. Called by `make demo` with the build folder; needs no GPU and
 # no root, and leaves nothing behind.
 set -euo pipefail
 
@@ -66,4 +67,50 @@ run divvy layouts H200 --maximal | tail -n 1
 run divvy apply --recover
 run divvy gpus | sed '/^MIG profiles/,$d'
 
-say "Done. All of this ran on the NVML simulator: no GPU was used."
+say "One GPU for a service and a training job: alone, together, and together behind the gate."
+# The CUDA driver is simulated too: kernels take as long as the jobs say, and share 16 SMs by MPS' rules.
+job="$build/apps/divvy-sim-job/divvy-sim-job"
+infer=(infer --stream own --graph 1 --kernels 10 --us 300 --blocks 64 --rate 30 --requests 60)
+train=(train --kernels 20 --us 1000 --blocks 256 --secs 4)
+on_gpu() { # in an environment where CUDA is the simulator's
+  env LD_LIBRARY_PATH="$build/cuda-sim" DIVVY_CUDA_SIM="$node/gpu" DIVVY_BOARD_DIR="$node" \
+    DIVVY_CUDA_SIM_SPEC="gpus=1 sms=16 memory=8GiB mode=mps" "$@" 2>>"$node/gate.log"
+}
+figure() { grep -o "\"$1\": [0-9.]*" "$2" | cut -d" " -f2; }
+printf '  %-34s %18s %16s\n' '' 'inference p99, ms' 'training, ms'
+on_gpu "$job" "${infer[@]}" >"$node/i" && on_gpu "$job" "${train[@]}" --secs 1 >"$node/t"
+printf '  %-34s %18s %16s\n' 'each alone' "$(figure p99_ms "$node/i")" "$(figure ms_per_step "$node/t")"
+for way in 'together' 'together, divvy run'; do
+  behind=(env)
+  guarded=(env)
+  if [[ $way == *run ]]; then
+    behind=(divvy run --no-mps --class batch --)
+    guarded=(divvy run --no-mps --class latency --protect tight --)
+  fi
+  on_gpu "${behind[@]}" "$job" "${train[@]}" >"$node/t" & training=$!
+  on_gpu "${guarded[@]}" "$job" "${infer[@]}" >"$node/i"
+  wait $training
+  printf '  %-34s %18s %16s\n' "$way" "$(figure p99_ms "$node/i")" "$(figure ms_per_step "$node/t")"
+done
+
+say "Serve two models over HTTP and gRPC: one worker a partition, each request by its deadline."
+cp examples/fleets/serve.yaml examples/fleets/serve-profiles.csv "$node"
+if [[ -e "$build/engines/torch/libdivvy_engine_torch.so" ]]; then
+  "$build/engines/torch/divvy-make-torchscript" "$node/classify.pt" conv
+  "$build/engines/torch/divvy-make-torchscript" "$node/score.pt" mlp
+  sed -i 's/# artifact:/artifact:/' "$node/serve.yaml"
+  echo 'Both are TorchScript, run by libtorch on this machine'"'"'s cores.'
+else
+  echo 'libtorch is not installed (apt install libtorch-dev, then build again), so both are synthetic:'
+  echo 'workers take the time that the profile says and compute nothing.'
+fi
+printf '$ divvy serve serve.yaml &\n'
+divvy serve "$node/serve.yaml" --http 127.0.0.1:0 --grpc 127.0.0.1:0 --metrics 127.0.0.1:0 2>"$node/serve.log" & server=$!
+for _ in $(seq 600); do grep -q ' ready$' "$node/serve.log" && break || sleep 0.1; done
+grep -E 'listening| ready$' "$node/serve.log"
+address=$(grep -o 'http=[0-9.:]*' "$node/serve.log" | cut -d= -f2)
+run divvy bench "http://$address" --fleet "$node/serve.yaml" --duration "${DIVVY_DEMO_LOAD:-15s}"
+kill -TERM $server
+wait $server
+
+say "Done. GPUs, driver and NVML were simulated: no GPU was used."

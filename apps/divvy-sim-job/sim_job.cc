@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "gate/sim_job_options.h"
+#include "sim_job_options.h"
 
 // A program that uses CUDA, as a serving or a training job does, for tests on the simulated driver:
 // its kernels take as long as they are told. Says READY when it has begun to work, and at its end,

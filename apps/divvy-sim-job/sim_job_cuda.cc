@@ -1,4 +1,4 @@
-#include "gate/sim_job_cuda.h"
+#include "sim_job_cuda.h"
 
 #include <dlfcn.h>
 

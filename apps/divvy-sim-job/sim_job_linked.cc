@@ -1,5 +1,5 @@
 #include "device/cuda_simulator/entry_points.h"
-#include "gate/sim_job_cuda.h"
+#include "sim_job_cuda.h"
 
 namespace divvy::tests {
 

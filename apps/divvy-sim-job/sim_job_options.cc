@@ -1,4 +1,4 @@
-#include "gate/sim_job_options.h"
+#include "sim_job_options.h"
 
 #include <charconv>
 #include <string_view>

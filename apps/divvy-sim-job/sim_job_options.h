@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "gate/sim_job_cuda.h"
+#include "sim_job_cuda.h"
 
 namespace divvy::tests {
 
