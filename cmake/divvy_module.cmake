@@ -1,15 +1,30 @@
+# divvy_unity(TARGET [APART a.cc ..]): where DIVVY_UNITY is on, as for `make test`, the target's sources are compiled
+# a dozen at a time, for most of what a compiler does is the same for each of them. So names in the anonymous
+# namespaces of one folder must differ; APART names sources in which they had better not. All other presets compile
+# each source by itself, and so find what it forgot to include.
+option(DIVVY_UNITY "Compile sources a dozen at a time: a clean build in half the time" OFF)
+function(divvy_unity TARGET)
+  cmake_parse_arguments(ARG "" "" "APART" ${ARGN})
+  if(DIVVY_UNITY)
+    set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+    set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endfunction()
+
 # One folder, one static library.
 #
-#   divvy_module(NAME SOURCES a.cc a_test.cc .. DEPENDS module .. [LINK library ..])
+#   divvy_module(NAME [FAST] SOURCES a.cc a_test.cc .. DEPENDS module ..
+#                [LINK library ..] [APART a.cc ..])
 #
 # Builds divvy::NAME from the sources, one test program from the *_test.cc among
 # them, and, when tests are on, every header of the folder on its own, so that no
 # header leans on what its includer happened to include first. Those that a source of
 # the same name includes before all else are compiled so already. DEPENDS names
 # modules and is what tools/check_includes.py holds the includes to; LINK names
-# outside libraries.
+# outside libraries; APART is divvy_unity's. FAST: tests run it for so long that
+# optimising it pays, sanitizers or not.
 function(divvy_module NAME)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "FAST" "" "SOURCES;DEPENDS;LINK;APART" ${ARGN})
   set(library_sources ${ARG_SOURCES})
   set(test_sources ${ARG_SOURCES})
   list(FILTER library_sources EXCLUDE REGEX "_test\\.cc$")
@@ -23,6 +38,10 @@ function(divvy_module NAME)
     target_link_libraries(divvy_${NAME} PUBLIC divvy::${module})
   endforeach()
   target_link_libraries(divvy_${NAME} PUBLIC ${ARG_LINK})
+  divvy_unity(divvy_${NAME} APART ${ARG_APART})
+  if(ARG_FAST)
+    target_compile_options(divvy_${NAME} PRIVATE $<$<CONFIG:Debug>:-O1>)
+  endif()
 
   if(NOT DIVVY_TESTS)
     return()
@@ -51,6 +70,7 @@ function(divvy_module NAME)
 
   if(test_sources)
     divvy_test(${NAME}_test SOURCES ${test_sources} LINK divvy::${NAME})
+    divvy_unity(${NAME}_test APART ${ARG_APART})
   endif()
 endfunction()
 

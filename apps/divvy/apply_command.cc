@@ -230,7 +230,7 @@ void Run(const ApplyOptions& options, Invocation& invocation) {
   if (!done) Complain(invocation, done.error());
 }
 
-constexpr const char* kFooter = R"(
+constexpr const char* kApplyFooter = R"(
 Steps are shown before anything happens. Busy instances are never touched; what
 fits free space is created before anything is destroyed. Each step is journaled
 first: a failure rolls everything back, and after a crash --recover does. -o json
@@ -259,7 +259,7 @@ void AddApplyCommand(CLI::App& app, Invocation& invocation) {
   command->add_flag("--recover", options->recover,
                     "Finish a change that a crash cut short: back, or on if that is blocked");
   AddOutputOption(*command, options->format);
-  command->footer(kFooter);
+  command->footer(kApplyFooter);
   command->callback([options, &invocation] { Run(*options, invocation); });
 }
 

@@ -283,7 +283,7 @@ class NodeControl {
   std::optional<EventLines> lines_;
 };
 
-constexpr const char* kFooter = R"(
+constexpr const char* kControlFooter = R"(
 Observes requests slot by slot, forecasts them, cuts the GPUs anew where that
 promises more goodput than staying (the fleet's 'control' says how often and for
 how much), and keeps the plan in force in --save. Layouts change as by 'divvy
@@ -349,7 +349,7 @@ void AddControlCommand(CLI::App& app, Invocation& invocation) {
       "control", "Keep cutting this node's GPUs for the load that comes, slot by slot");
   const auto options = std::make_shared<NodeControlOptions>();
   AddOptions(*command, *options);
-  command->footer(kFooter);
+  command->footer(kControlFooter);
   command->callback([command, options, &invocation] {
     const auto sound = CheckOptions(*options, command->count("--metric") > 0);
     if (!sound) return Complain(invocation, sound.error());

@@ -16,7 +16,7 @@ namespace divvy::app {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+constexpr std::array<int, 3> kFatalSignals = {SIGINT, SIGTERM, SIGHUP};
 
 // A signal handler can reach nothing but globals. The name of the unfinished file,
 // empty when there is none.
@@ -55,7 +55,7 @@ EventFile::EventFile(std::string path, std::string temporary, int fd)
     : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {
   buffer_.reserve(kBufferBytes + 4096);
   std::memcpy(unfinished.data(), temporary_.c_str(), temporary_.size() + 1);
-  for (const int signal : kSignals) std::signal(signal, OnFatalSignal);
+  for (const int signal : kFatalSignals) std::signal(signal, OnFatalSignal);
 }
 
 EventFile::~EventFile() {
@@ -64,7 +64,7 @@ EventFile::~EventFile() {
     ::unlink(temporary_.c_str());
   }
   unfinished[0] = '\0';
-  for (const int signal : kSignals) std::signal(signal, SIG_DFL);
+  for (const int signal : kFatalSignals) std::signal(signal, SIG_DFL);
 }
 
 void EventFile::Write(std::string_view line) {

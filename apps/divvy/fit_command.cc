@@ -114,7 +114,7 @@ void Run(const FitOptions& options, Invocation& invocation) {
   if (options.format == OutputFormat::kJson) fmt::print("{}\n", array.dump(2));
 }
 
-constexpr const char* kFooter = R"(
+constexpr const char* kFitFooter = R"(
 A move drains an instance, creates one like it elsewhere and destroys the old
 one. Busy instances are not moved unless --drain says that their work may be.
 Changes nothing.
@@ -132,7 +132,7 @@ void AddFitCommand(CLI::App& app, Invocation& invocation) {
   command->add_option("PROFILE", options->profile, "MIG profile, e.g. 3g.71gb")->required();
   command->add_flag("--drain", options->drain, "Busy instances may be drained and moved too");
   AddOutputOption(*command, options->format);
-  command->footer(kFooter);
+  command->footer(kFitFooter);
   command->callback([options, &invocation] { Run(*options, invocation); });
 }
 

@@ -26,18 +26,18 @@ std::string Gib(std::uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 
-std::string Describe(const GpuProcess& process) {
+std::string DescribeProcesses(const GpuProcess& process) {
   std::string text = std::to_string(process.pid);
   if (!process.name.empty()) text += " " + process.name;
   if (process.memory_bytes) text += " (" + Gib(*process.memory_bytes) + ")";
   return text;
 }
 
-std::string Describe(const std::vector<GpuProcess>& processes, bool known) {
+std::string DescribeProcesses(const std::vector<GpuProcess>& processes, bool known) {
   std::string text;
   for (const GpuProcess& process : processes) {
     if (!text.empty()) text += ", ";
-    text += Describe(process);
+    text += DescribeProcesses(process);
   }
   if (!known) text += text.empty() ? "unknown" : ", maybe more";
   return text.empty() ? "idle" : text;
@@ -64,7 +64,7 @@ void PrintInstances(const GpuState& gpu) {
   fmt::print("  {:<17} {:>3}  {:<42} {}\n", "INSTANCE", "GI", "UUID", "PROCESSES");
   for (const GpuInstanceState& state : gpu.instances) {
     std::string name = gpu::Describe(gpu.model, state.instance);
-    std::string processes = Describe(state.processes, state.processes_known);
+    std::string processes = DescribeProcesses(state.processes, state.processes_known);
     if (state.compute.empty()) {
       fmt::print("  {:<17} {:>3}  {:<42} {}\n", name, state.id, "-",
                  "no compute instance: nothing can run here");
@@ -124,7 +124,7 @@ void PrintGpu(const GpuState& gpu, const Invocation& invocation) {
   if (!gpu.mig_enabled || !gpu.processes.empty()) {
     fmt::print(", processes: {}", gpu.processes.empty() && gpu.processes_known
                                       ? "none"
-                                      : Describe(gpu.processes, gpu.processes_known));
+                                      : DescribeProcesses(gpu.processes, gpu.processes_known));
   }
   fmt::print("\n");
   if (gpu.mig_enabled && gpu.instances_known && !gpu.model.profiles.empty()) {

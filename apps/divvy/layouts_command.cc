@@ -24,7 +24,7 @@ using gpu::MigProfile;
 // Keys in the order they are written here: start before size reads as a place.
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct LayoutsOptions {
   std::optional<std::string> gpu;  // None: list the catalogue.
   bool all = false;
   bool maximal = false;
@@ -133,7 +133,7 @@ void PrintStrips(const GpuModel& model, std::span<const MigLayout> layouts, gpu:
   }
 }
 
-void PrintLayouts(const GpuModel& model, const Options& options, gpu::Ink ink) {
+void PrintLayouts(const GpuModel& model, const LayoutsOptions& options, gpu::Ink ink) {
   const auto profiles = model.Select(ProfileSets().at(options.profiles.value_or("base")));
   const auto layouts = options.all ? gpu::EnumerateLayouts(model, profiles)
                                    : gpu::EnumerateMaximalLayouts(model, profiles);
@@ -144,7 +144,7 @@ void PrintLayouts(const GpuModel& model, const Options& options, gpu::Ink ink) {
              gpu::DistinctMultisets(layouts).size(), options.all ? "non-empty " : "");
 }
 
-void Run(const Options& options, Invocation& invocation) {
+void Run(const LayoutsOptions& options, Invocation& invocation) {
   if (!options.gpu) {
     if (options.all || options.maximal || options.profiles) {
       return Complain(invocation, {ErrorCode::kInvalidArgument,
@@ -163,7 +163,7 @@ void Run(const Options& options, Invocation& invocation) {
 void AddLayoutsCommand(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand("layouts", "Draw the ways in which MIG can cut a GPU");
   // Shared by the options, which fill it, and the callback, which reads it.
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LayoutsOptions>();
   command->add_option("GPU", options->gpu, "Its name, or as much of it as names only one")
       ->type_name("");
   CLI::Option* maximal = command->add_flag("--maximal", options->maximal,

@@ -28,7 +28,7 @@ void Show(Invocation& invocation, const ShowOptions& options) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
-void Check(Invocation& invocation, const std::string& file) {
+void CheckPlan(Invocation& invocation, const std::string& file) {
   const auto plan = LoadPlan(file);
   if (!plan) {
     // Without "divvy: " before the first, so that editors find every place.
@@ -64,7 +64,7 @@ void AddPlanCommand(CLI::App& app, Invocation& invocation) {
   auto file = std::make_shared<std::string>();
   CLI::App* check = command->add_subcommand("check", "Say whether the GPUs can be cut so");
   check->add_option("FILE", *file, "Plan file, - for standard input")->required();
-  check->callback([&invocation, file] { Check(invocation, *file); });
+  check->callback([&invocation, file] { CheckPlan(invocation, *file); });
 
   AddPlanExport(*command, invocation);
   AddPlanImport(*command, invocation);

@@ -148,7 +148,7 @@ void Run(Invocation& invocation, const Options& options) {
   Deliver(invocation, options, MakeReport(**loaded, **planner, !options.no_compare));
 }
 
-std::string Footer() {
+std::string PlanFooter() {
   std::string text = "Policies:\n";
   for (const planner::NamedPlanner& planner : planner::Planners()) {
     text += fmt::format("  {:<18} {}\n", planner.name, planner.what);
@@ -175,7 +175,7 @@ void AddPlanFleet(CLI::App& plan, Invocation& invocation) {
       ->type_name("OUT");
   plan.add_flag("--no-compare", options->no_compare, "Leave the other planners out");
   AddOutputOption(plan, options->format);
-  plan.footer(Footer());
+  plan.footer(PlanFooter());
   // Options fall through to this command from its subcommands, where they would be
   // taken and do nothing.
   for (CLI::App* subcommand : plan.get_subcommands({})) {

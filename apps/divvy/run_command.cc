@@ -26,7 +26,7 @@ namespace {
 using Variables = std::map<std::string, std::optional<std::string>>;
 
 // Not fmt::print, which throws when nobody can hear it any more.
-void Tell(const std::string& line) { std::fprintf(stderr, "divvy: %s\n", line.c_str()); }
+void TellUser(const std::string& line) { std::fprintf(stderr, "divvy: %s\n", line.c_str()); }
 
 std::optional<std::string> TextOf(const auto& number) {
   if (!number) return std::nullopt;
@@ -92,7 +92,7 @@ void Run(const RunWords& words, Invocation& invocation) {
     watch.Dismiss();
     return Complain(invocation, sharing.error());
   }
-  Tell(sharing->line);
+  TellUser(sharing->line);
 
   Job job{.command = options->command,
           .environment = GateVariables(*options, *library, run_id),
@@ -101,17 +101,17 @@ void Run(const RunWords& words, Invocation& invocation) {
   if (sharing->mps) job.inherited_fd = sharing->mps->share();
   const JobEnd end = RunJob(job, MpsPace::FromEnvironment().look, [&] {
     if (!sharing->mps) return;
-    if (const auto line = sharing->mps->LookAfter()) Tell(*line);
+    if (const auto line = sharing->mps->LookAfter()) TellUser(*line);
   });
   sharing->mps.reset();
   CleanUp();
   watch.Dismiss();
-  if (!end.error.empty()) Tell(end.error);
+  if (!end.error.empty()) TellUser(end.error);
   // Commands have statuses of ours; a job has its own.
   invocation.status = static_cast<ExitStatus>(EndAs(end));
 }
 
-constexpr const char* kFooter = R"(
+constexpr const char* kRunFooter = R"(
   divvy run --class latency|batch [OPTIONS] -- COMMAND [ARGUMENTS]
 
 Runs a CUDA program, unchanged, so that it shares its GPU with other jobs: batch jobs
@@ -139,7 +139,7 @@ void AddRunCommand(CLI::App& app, Invocation& invocation) {
       app.add_subcommand("run", "Run a CUDA program beside others on one GPU, behind the gate");
   const auto words = std::make_shared<RunWords>();
   AddRunOptions(*command, *words);
-  command->footer(kFooter);
+  command->footer(kRunFooter);
   command->callback([words, &invocation] { Run(*words, invocation); });
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPauseMs = 10;
+constexpr int kDaemonPauseMs = 10;
 // Longer than a keeper takes to start a daemon or to end one.
 constexpr auto kPatience = std::chrono::seconds(30);
 
@@ -32,7 +32,7 @@ constexpr auto kPatience = std::chrono::seconds(30);
   return Fail(ErrorCode::kUnavailable, std::move(message));
 }
 
-void Pause() { poll(nullptr, 0, kPauseMs); }
+void GiveItTime() { poll(nullptr, 0, kDaemonPauseMs); }
 
 // Names of GPUs may hold slashes.
 std::string FileName(std::string id) {
@@ -109,7 +109,7 @@ Result<MpsUse> MpsUse::Begin(const JobGpu& gpu, std::string program) {
   const Clock::time_point end = Clock::now() + kPatience;
   while (Clock::now() < end) {
     if (auto begun = TryBegin(gpu, program)) return *std::move(begun);
-    Pause();
+    GiveItTime();
   }
   return Unavailable(
       fmt::format("another divvy has been starting or ending the daemon of {} for {} s", gpu.label,
@@ -153,7 +153,7 @@ Result<void> MpsUse::AwaitDaemon() {
     if (known_.kind == DaemonState::Kind::kReady) return {};
     if (known_.kind == DaemonState::Kind::kFailed) return Unavailable(known_.text);
     if (!kept) return Unavailable(fmt::format("its keeper ended; see {}/keeper.log", home_.dir));
-    Pause();
+    GiveItTime();
   }
   return Unavailable(fmt::format("it was not ready within {} s", kPatience.count()));
 }

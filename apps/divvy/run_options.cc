@@ -93,7 +93,7 @@ std::string NameOf(const std::vector<std::string>& command) {
 }
 
 // The job may change its working directory.
-std::string Absolute(const std::string& path) {
+std::string AbsolutePath(const std::string& path) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(path, error);
   return error ? path : absolute.lexically_normal().string();
@@ -104,7 +104,7 @@ Result<std::string> ExistingFile(std::string_view option, const std::string& pat
   if (!std::filesystem::is_regular_file(path, error)) {
     return Fail(ErrorCode::kNotFound, fmt::format("{}: there is no file {}", option, Quoted(path)));
   }
-  return Absolute(path);
+  return AbsolutePath(path);
 }
 
 Result<void> CheckTogether(const RunWords& words, bool latency) {
@@ -165,7 +165,7 @@ Result<void> TakeNames(const RunWords& words, RunOptions& options) {
   }
   if (words.report) {
     const bool to_stderr = words.report->empty() || *words.report == "-";
-    options.report = to_stderr ? "-" : Absolute(*words.report);
+    options.report = to_stderr ? "-" : AbsolutePath(*words.report);
     const std::string folder = std::filesystem::path(*options.report).parent_path();
     if (!to_stderr && access(folder.c_str(), W_OK) != 0) {
       return Fail(ErrorCode::kInvalidArgument,

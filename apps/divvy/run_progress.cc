@@ -13,7 +13,7 @@ namespace {
 constexpr int kBarColumns = 24;
 constexpr std::size_t kTextColumns = 48;  // So that a line fits 80 columns and is not broken.
 
-void Tell(const std::string& text) {
+void Draw(const std::string& text) {
   // Not fmt::print, which throws when nobody can hear it any more.
   std::fputs(text.c_str(), stderr);
   std::fflush(stderr);
@@ -24,7 +24,7 @@ void Tell(const std::string& text) {
 RunProgress::RunProgress() : visible_(isatty(STDERR_FILENO) != 0) {}
 
 RunProgress::~RunProgress() {
-  if (visible_) Tell("\r\x1b[K");
+  if (visible_) Draw("\r\x1b[K");
 }
 
 void RunProgress::Begin(int total) {
@@ -36,7 +36,7 @@ void RunProgress::Show(std::string_view what) {
   if (!visible_) return;
   const int filled = total_ > 0 ? std::min(kBarColumns, done_ * kBarColumns / total_) : 0;
   const std::string count = total_ > 0 ? fmt::format(" {}/{}", done_, total_) : "";
-  Tell(fmt::format("\r\x1b[K[{:#>{}}{:{}}]{} {}", "", filled, "", kBarColumns - filled, count,
+  Draw(fmt::format("\r\x1b[K[{:#>{}}{:{}}]{} {}", "", filled, "", kBarColumns - filled, count,
                    what.substr(0, kTextColumns - count.size())));
 }
 

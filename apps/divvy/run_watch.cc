@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kDismissed = '.';
 constexpr int kMostRounds = 100;
-constexpr int kPauseMs = 5;
+constexpr int kWatchPauseMs = 5;
 
 // Waits until the other side goes. True if it said that all is well.
 bool ListenToEnd(int fd) {
@@ -42,7 +42,7 @@ bool ListenToEnd(int fd) {
   if (!ListenToEnd(fd)) {
     // Again until none is left: one may fork while we go through the others.
     for (int round = 0; round < kMostRounds && KillMarked(kRunVariable, run_id) > 0; ++round) {
-      poll(nullptr, 0, kPauseMs);
+      poll(nullptr, 0, kWatchPauseMs);
     }
     afterwards();
   }
@@ -80,7 +80,7 @@ void RunWatch::Dismiss() {
   line_ = -1;
   // Where nobody reaps orphans it would stay as a zombie.
   for (int i = 0; i < kMostRounds && waitpid(watcher_, nullptr, WNOHANG) == 0; ++i) {
-    poll(nullptr, 0, kPauseMs);
+    poll(nullptr, 0, kWatchPauseMs);
   }
 }
 

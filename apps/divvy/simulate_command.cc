@@ -232,7 +232,7 @@ std::string ListOf(const Names& names) {
   return text;
 }
 
-std::string Footer() {
+std::string SimulateFooter() {
   return fmt::format(
       "Planners:\n{}"
       "\n"
@@ -322,7 +322,7 @@ void AddSimulateCommand(CLI::App& app, Invocation& invocation) {
   AddWhatToRun(*command, *options);
   AddHowToRun(*command, *options);
   AddControlOptions(*command, options->control);
-  command->footer([] { return Footer(); });
+  command->footer([] { return SimulateFooter(); });
   command->callback([options, &invocation] { Run(*options, invocation); });
 }
 

@@ -24,10 +24,10 @@ namespace divvy::app {
 namespace {
 
 constexpr int kDefaultWindows = 3;
-constexpr int kMostSlots = 100'000;
+constexpr int kMostDurationSlots = 100'000;
 constexpr double kMostRequests = 100e6;  // Of a run: its arrivals are held in memory.
 
-[[nodiscard]] tl::unexpected<Error> Wrong(std::string message) {
+[[nodiscard]] tl::unexpected<Error> WrongControl(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));
 }
 
@@ -52,7 +52,7 @@ std::vector<std::string_view> KnownPolicies() {
     } else {
       std::string hint = DidYouMean(word, known);
       if (hint.empty()) hint = fmt::format("; there are {}, and all", fmt::join(known, ", "));
-      return Wrong(fmt::format("--control: no policy is called {}{}", Quoted(word), hint));
+      return WrongControl(fmt::format("--control: no policy is called {}{}", Quoted(word), hint));
     }
   }
   return policies;
@@ -63,9 +63,11 @@ std::vector<std::string_view> KnownPolicies() {
                                          Duration slot) {
   const auto time = ParseTimeArgument(option, word);
   if (!time) return Fail(time.error());
-  if (*time >= slot && *time % slot == Duration(0) && *time <= slot * kMostSlots) return *time;
-  return Wrong(fmt::format("{}: {} is not a whole number of the fleet's slots of {} s, 1 to {}",
-                           option, Quoted(word), FourDigits(Seconds(slot)), kMostSlots));
+  if (*time >= slot && *time % slot == Duration(0) && *time <= slot * kMostDurationSlots)
+    return *time;
+  return WrongControl(
+      fmt::format("{}: {} is not a whole number of the fleet's slots of {} s, 1 to {}", option,
+                  Quoted(word), FourDigits(Seconds(slot)), kMostDurationSlots));
 }
 
 // The fleet's `control`, with what the command line says instead.
@@ -111,7 +113,7 @@ std::vector<std::string_view> KnownPolicies() {
     requests += model.rate * Seconds(duration);
   }
   if (requests > kMostRequests) {
-    return Wrong(
+    return WrongControl(
         fmt::format("{:.3g} requests would come in {} s, and a run under --control may "
                     "have {:.0f}; --duration makes it shorter",
                     requests, FourDigits(Seconds(duration)), kMostRequests));
@@ -126,7 +128,7 @@ std::vector<std::string_view> KnownPolicies() {
                                    std::string_view fleet_name) {
   if (options.gpus) return *options.gpus;
   if (fleet.problem.gpus) return *fleet.problem.gpus;
-  return Wrong(
+  return WrongControl(
       fmt::format("{}:{}: count is auto, but --control has to know how many GPUs there "
                   "are; give a number here, or --gpus N",
                   fleet_name, fleet.fleet.gpus.line));

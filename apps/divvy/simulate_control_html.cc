@@ -24,7 +24,7 @@ constexpr std::size_t kMostPoints = 600;
 constexpr std::size_t kLeastPoints = 50;
 constexpr std::size_t kMostValues = 50'000;
 constexpr std::size_t kMostBoxes = 6'000;
-constexpr std::size_t kMostLogLines = 20;
+constexpr std::size_t kMostLogRows = 20;
 
 // Slots of a GPU under MPS: tenths.
 constexpr int kTenths = 10;
@@ -206,7 +206,7 @@ Json PoliciesJson(const ControlReport& report, std::size_t step) {
   for (std::size_t i = 0; i < standings.size(); ++i) {
     const PolicyOutcomes& policy = report.study.policies[i];
     const std::vector<std::string>& log = policy.first.log;
-    const std::size_t shown = std::min(kMostLogLines, log.size());
+    const std::size_t shown = std::min(kMostLogRows, log.size());
     array.push_back({{"name", policy.policy},
                      {"what", WhatIs(policy.policy)},
                      {"slices", policy.mig ? report.estate.gpu->memory_slices : kTenths},

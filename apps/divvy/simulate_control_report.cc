@@ -183,7 +183,7 @@ std::string LogText(const ControlReport& report) {
 }
 
 template <typename T>
-Json OrNull(const std::optional<T>& value) {
+Json ValueOrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
@@ -192,7 +192,7 @@ Json MeanOrNull(const std::optional<Estimate>& estimate) {
 }
 
 Json ErrorOrNull(const std::optional<Estimate>& estimate) {
-  return estimate ? OrNull(estimate->error) : Json(nullptr);
+  return estimate ? ValueOrNull(estimate->error) : Json(nullptr);
 }
 
 Json ToJson(const ControlReport& report, const PolicyStanding& standing) {
@@ -200,23 +200,23 @@ Json ToJson(const ControlReport& report, const PolicyStanding& standing) {
   for (std::size_t m = 0; m < standing.tenants.size(); ++m) {
     tenants.push_back({{"model", report.estate.tenants[m].name},
                        {"slo_attainment", standing.tenants[m].attainment},
-                       {"accuracy", OrNull(standing.tenants[m].accuracy)}});
+                       {"accuracy", ValueOrNull(standing.tenants[m].accuracy)}});
   }
   return {{"policy", standing.policy},
           {"goodput_per_s", standing.goodput.mean},
-          {"goodput_standard_error", OrNull(standing.goodput.error)},
+          {"goodput_standard_error", ValueOrNull(standing.goodput.error)},
           {"against_first", MeanOrNull(standing.against_first)},
           {"against_first_standard_error", ErrorOrNull(standing.against_first)},
           {"of_oracle", MeanOrNull(standing.of_oracle)},
           {"of_oracle_standard_error", ErrorOrNull(standing.of_oracle)},
           {"slo_attainment", standing.attainment},
-          {"accuracy", OrNull(standing.accuracy)},
+          {"accuracy", ValueOrNull(standing.accuracy)},
           {"retrainings", standing.retrained},
           {"reconfigurations", standing.reconfigurations},
           {"starts", standing.starts},
           {"lost_share", standing.lost},
-          {"mean_gap", OrNull(standing.mean_gap)},
-          {"worst_gap", OrNull(standing.worst_gap)},
+          {"mean_gap", ValueOrNull(standing.mean_gap)},
+          {"worst_gap", ValueOrNull(standing.worst_gap)},
           {"not_done", standing.not_done},
           {"models", std::move(tenants)}};
 }
@@ -229,19 +229,19 @@ Json ToJson(const ControlReport& report, const std::string& policy, const Contro
                        {"offered", tenant.offered},
                        {"in_time", tenant.in_time},
                        {"slo_attainment", AttainmentOf(tenant)},
-                       {"accuracy", OrNull(tenant.accuracy)}});
+                       {"accuracy", ValueOrNull(tenant.accuracy)}});
   }
   return {{"policy", policy},
           {"seed", outcome.seed},
           {"goodput_per_s", outcome.goodput},
           {"slo_attainment", outcome.attainment},
-          {"accuracy", OrNull(outcome.accuracy)},
+          {"accuracy", ValueOrNull(outcome.accuracy)},
           {"retrainings", outcome.retrained},
           {"reconfigurations", outcome.reconfigurations},
           {"starts", outcome.starts},
           {"lost_share", outcome.lost},
-          {"mean_gap", OrNull(outcome.mean_gap)},
-          {"worst_gap", OrNull(outcome.worst_gap)},
+          {"mean_gap", ValueOrNull(outcome.mean_gap)},
+          {"worst_gap", ValueOrNull(outcome.worst_gap)},
           {"models", std::move(tenants)},
           {"log", outcome.log}};
 }

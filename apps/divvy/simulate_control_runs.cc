@@ -65,7 +65,7 @@ ControlOutcome OutcomeOf(const control::Estate& estate, const ControlPlan& plan,
 }
 
 // A policy on a seed: what became of it.
-struct Attempt {
+struct Trial {
   std::optional<Error> error = {};  // There is no such policy for this fleet.
   ControlOutcome outcome = {};
   control::ControlledRun run = {};  // Of the first seed alone: they are large.
@@ -118,7 +118,7 @@ class StudyRunner {
     }
   }
 
-  Attempt Try(const std::string& name, std::size_t seed) const {
+  Trial Try(const std::string& name, std::size_t seed) const {
     const auto arrivals =
         control::DrawArrivals(fleet_.sources, plan_.seeds[seed], estate_.slot * plan_.slots);
     const auto by_slot = control::CountBySlot(arrivals, estate_.slot, plan_.slots);
@@ -128,7 +128,7 @@ class StudyRunner {
     };
     const auto policy =
         control::MakePolicy(name, {estate_, fleet_.problem, fleet_.fleet.control, by_slot, solver});
-    Attempt attempt;
+    Trial attempt;
     if (!policy) {
       attempt.error = policy.error();
       return attempt;
@@ -149,7 +149,7 @@ class StudyRunner {
       outcomes.policy = plan_.policies[p];
       std::optional<Error> error;
       for (std::size_t seed = 0; seed < plan_.seeds.size(); ++seed) {
-        Attempt& attempt = attempts_[seed * plan_.policies.size() + p];
+        Trial& attempt = attempts_[seed * plan_.policies.size() + p];
         if (attempt.error && !error) error = std::move(attempt.error);
         if (seed == 0) {
           outcomes.first = std::move(attempt.run);
@@ -169,7 +169,7 @@ class StudyRunner {
   const LoadedFleet& fleet_;
   const control::Estate& estate_;
   const ControlPlan& plan_;
-  std::vector<Attempt> attempts_;  // By seed, then policy; each written by one thread.
+  std::vector<Trial> attempts_;  // By seed, then policy; each written by one thread.
   std::atomic<std::size_t> next_ = 0;
   std::mutex progress_mutex_;
   RunProgress& progress_;  // Under progress_mutex_ while threads run.

@@ -144,12 +144,12 @@ std::string BestText(const SimulateReport& report) {
   return text + "\n";
 }
 
-Json OrNull(const std::optional<Duration>& latency) {
+Json FigureOrNull(const std::optional<Duration>& latency) {
   return latency ? Json(Milliseconds(*latency)) : Json(nullptr);
 }
 
 template <typename T>
-Json OrNull(const std::optional<T>& value) {
+Json FigureOrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
@@ -162,15 +162,15 @@ Json ToJson(const SimulateReport& report, const ModelRow& row) {
           {"load_factor", row.factor},
           {"rate", row.rate},
           {"offered", row.offered},
-          {"p50_ms", OrNull(row.p50)},
-          {"p95_ms", OrNull(row.p95)},
-          {"p99_ms", OrNull(row.p99)},
+          {"p50_ms", FigureOrNull(row.p50)},
+          {"p95_ms", FigureOrNull(row.p95)},
+          {"p99_ms", FigureOrNull(row.p99)},
           {"slo_ms", Milliseconds(model.slo)},
           {"slo_attainment", row.attainment},
           {"goodput_rps", row.goodput},
           {"shed", row.shed},
           {"utilization", row.utilization},
-          {"latency_bounded_rps", OrNull(row.bounded_rps)}};
+          {"latency_bounded_rps", FigureOrNull(row.bounded_rps)}};
 }
 
 Json ToJson(const SimulateReport& report, const PartitionRow& row) {
@@ -181,7 +181,7 @@ Json ToJson(const SimulateReport& report, const PartitionRow& row) {
           {"load_factor", row.factor},
           {"gpu", row.gpu_name},
           {"profile", row.profile},
-          {"start", OrNull(row.start)},
+          {"start", FigureOrNull(row.start)},
           {"planned_at_s", Seconds(row.from.time_since_epoch())},
           {"model", serves ? Json(row.runs) : Json(nullptr)},
           {"job", job ? Json(row.runs) : Json(nullptr)},
@@ -256,15 +256,15 @@ std::string SimulateJson(const SimulateReport& report) {
   for (const RejectedPlan& rejected : report.candidates.rejected) {
     infeasible.push_back({{"plan", rejected.name},
                           {"why", rejected.why},
-                          {"gpus_needed", OrNull(rejected.gpus_needed)},
-                          {"slo_needed_ms", OrNull(rejected.slo_needed)}});
+                          {"gpus_needed", FigureOrNull(rejected.gpus_needed)},
+                          {"slo_needed_ms", FigureOrNull(rejected.slo_needed)}});
   }
   const Json all = {{"rows", std::move(rows)},
                     {"partitions", std::move(partitions)},
                     {"infeasible", std::move(infeasible)},
                     {"notes", report.Notes()},
                     {"seed", report.plan.seed},
-                    {"requests", OrNull(report.plan.requests)}};
+                    {"requests", FigureOrNull(report.plan.requests)}};
   // Names of files may be any bytes.
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -167,7 +167,7 @@ void Run(const TopOptions& options, Invocation& invocation) {
   Top(options, interval, invocation).Run();
 }
 
-constexpr const char* kFooter = R"(
+constexpr const char* kTopFooter = R"(
 Shows the jobs that 'divvy run' has running on this node's GPUs for this user.
   OPEN     how far a latency job lets batch jobs in: 0% keeps them out while it works
   P50, P99 of its last requests; LATE is the share of requests beyond the SLO
@@ -193,7 +193,7 @@ void AddTopCommand(CLI::App& app, Invocation& invocation) {
   command->add_option("--interval", options->interval, "Between two tables (default: 1s)")
       ->type_name("TIME");
   AddOutputOption(*command, options->format);
-  command->footer(kFooter);
+  command->footer(kTopFooter);
   command->callback([options, &invocation] { Run(*options, invocation); });
 }
 

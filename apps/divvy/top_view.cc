@@ -71,20 +71,20 @@ std::string_view ModeOf(const JobReading& job) {
   return "-";
 }
 
-std::string Gib(std::uint64_t bytes) {
+std::string InGib(std::uint64_t bytes) {
   return FourDigits(static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 
 std::string MemoryOf(const JobReading& job) {
-  return job.memory_quota == 0 ? Gib(job.memory_bytes)
-                               : Gib(job.memory_bytes) + "/" + Gib(job.memory_quota);
+  return job.memory_quota == 0 ? InGib(job.memory_bytes)
+                               : InGib(job.memory_bytes) + "/" + InGib(job.memory_quota);
 }
 
 double OpennessOf(const JobReading& job) {
   return static_cast<double>(job.openness) / static_cast<double>(gate::kNoProtection);
 }
 
-std::vector<std::string> Row(const JobRates& rates) {
+std::vector<std::string> JobRow(const JobRates& rates) {
   const JobReading& job = rates.now;
   const bool latency = job.job_class == JobClass::kLatency;
   const auto of_latency = [&](std::string text) { return latency ? std::move(text) : "-"; };
@@ -165,7 +165,7 @@ std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names) {
     std::vector<std::vector<std::string>> rows = {
         {"PID", "NAME", "CLASS", "MODE", "SLO", "OPEN", "P50 MS", "P99 MS", "LATE", "REQ/S",
          "LAUNCH/S", "GPU", "CLOSED", "MARK/S", "MEM GIB", "RESCUED"}};
-    for (const JobRates& job : gpu.jobs) rows.push_back(Row(job));
+    for (const JobRates& job : gpu.jobs) rows.push_back(JobRow(job));
     text += Table(rows, kLeft);
   }
   return text;

@@ -12,7 +12,7 @@
 namespace divvy::control {
 namespace {
 
-constexpr std::array<PolicyName, 6> kNames = {{
+constexpr std::array<PolicyName, 6> kPolicies = {{
     {"migrator", "forecasts, and cuts anew where that is worth its cost (MIGRator's loop, ours)"},
     {"ekya", "MPS shares by Ekya's thief scheduler, at each window and retraining's end"},
     {"astraea", "MPS shares just large enough for each service, the rest to retraining"},
@@ -45,7 +45,7 @@ std::unique_ptr<Policy> StartOf(const PolicyInputs& inputs) {
 
 }  // namespace
 
-std::span<const PolicyName> PolicyNames() { return kNames; }
+std::span<const PolicyName> PolicyNames() { return kPolicies; }
 
 Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, const PolicyInputs& inputs) {
   if (name == "migrator") return MakeMigrator(inputs);
@@ -59,7 +59,7 @@ Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, const PolicyIn
   if (name == "static") return ParisCut(inputs.estate, inputs.problem);
   if (name == "hindsight") return HindsightCut(inputs.estate, inputs.arrivals);
   std::vector<std::string_view> known;
-  for (const PolicyName& policy : kNames) known.push_back(policy.name);
+  for (const PolicyName& policy : kPolicies) known.push_back(policy.name);
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("there is no control policy '{}'{}; there are {}", name,
                           DidYouMean(name, known), OneOf(known)));
