@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -62,6 +63,10 @@ int Serve(const Options& options, const divvy::engine::Lane::MakeEngine& make) {
   const int stop = StopSignals();
   divvy::net::Loop loop;
   int status = 0;
+  struct stat kind{};
+  if (options.parent_fd && (fstat(*options.parent_fd, &kind) != 0 || !S_ISFIFO(kind.st_mode))) {
+    return Say({divvy::ErrorCode::kInvalidArgument, "--parent-fd: not the end of a pipe"}, kUsage);
+  }
   if (options.parent_fd) WatchParent(loop, *options.parent_fd);
   const Result<int> listening = divvy::net::Listen(*address, 128);
   if (!listening) return Say(listening.error(), kFailed);

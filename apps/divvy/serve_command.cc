@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -44,6 +45,7 @@ struct ServeOptions {
   std::string spread = "none";
   int shed_status = 429;
   int max_body_mib = 64;
+  int max_pending_mib = 2048;
   int max_connections = 4096;
   bool access_log = false;
   bool dry_run = false;
@@ -55,8 +57,11 @@ class SocketFolder {
  public:
   [[nodiscard]] static Result<SocketFolder> Make() {
     const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-    std::string path = fmt::format("{}/divvy-serve-XXXXXX",
-                                   runtime != nullptr && *runtime != '\0' ? runtime : "/tmp");
+    // The path of a socket has 107 bytes at most.
+    constexpr std::size_t kMost = 60;
+    const std::string_view base = runtime == nullptr ? "" : runtime;
+    std::string path =
+        fmt::format("{}/divvy-serve-XXXXXX", base.empty() || base.size() > kMost ? "/tmp" : base);
     if (mkdtemp(path.data()) == nullptr) {
       return Fail(ErrorCode::kUnavailable, fmt::format("no folder for sockets can be made in {}",
                                                        fs::path(path).parent_path().string()));
@@ -85,7 +90,17 @@ int WatchedSignals() {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGCHLD,
+              SIG_DFL);  // Ignored, as some parents leave it, workers could not be waited for.
   return signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+// Connections and workers need descriptors, and the usual limit is 1024.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 std::string Joined(const std::vector<std::string>& words) {
@@ -145,6 +160,7 @@ class Serving {
     if (!server_options) return Fail(server_options.error());
     if (auto made = MakeStreams(); !made) return made;
 
+    RaiseDescriptorLimit();
     const int signals = WatchedSignals();
     server_ = std::make_unique<server::Server>(loop_, std::move(*server_options), *http_streams_,
                                                *grpc_streams_, log_);
@@ -179,6 +195,7 @@ class Serving {
     made.access_log = options_.access_log;
     made.service.version = DIVVY_VERSION;
     made.service.body_bytes = bytes;
+    made.service.pending_bytes = static_cast<std::size_t>(options_.max_pending_mib) << 20;
     made.service.shed_with_503 = options_.shed_status == 503;
     if (!options_.token_file.empty()) {
       auto token = ReadText(options_.token_file);
@@ -243,7 +260,11 @@ class Serving {
 
   // Plans in a thread of its own: it may take seconds, and requests go on meanwhile.
   void Reload() {
-    if (ending_ || std::exchange(reloading_, true)) return;
+    if (ending_) return;
+    if (std::exchange(reloading_, true)) {
+      again_ = true;
+      return;
+    }
     log_.Info("reading the fleet again", {{"fleet", options_.choice.fleet}});
     if (planning_.joinable()) planning_.join();
     planning_ = std::thread([this, choice = options_.choice, round = round_++] {
@@ -251,6 +272,7 @@ class Serving {
       loop_.Post([this, plan] {
         reloading_ = false;
         if (ending_) return;
+        if (std::exchange(again_, false)) return Reload();
         if (!*plan) {
           log_.Warning("the new fleet is not served; the former one goes on",
                        {{"why", plan->error().message}});
@@ -273,6 +295,7 @@ class Serving {
   std::unique_ptr<server::Server> server_;
   std::thread planning_;
   bool reloading_ = false;
+  bool again_ = false;  // Asked for while one was under way.
   bool ending_ = false;
   int round_ = 0;
 };
@@ -337,6 +360,11 @@ void AddServeCommand(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   command->add_option("--max-body", options->max_body_mib, "Largest request, in MiB")
       ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command
+      ->add_option("--max-pending", options->max_pending_mib,
+                   "Of all requests under way together, in MiB; beyond it they are refused")
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command->add_option("--max-connections", options->max_connections, "Of each protocol")
       ->check(CLI::Range(1, 1 << 20))

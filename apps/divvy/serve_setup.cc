@@ -1,6 +1,7 @@
 #include "serve_setup.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "device/nvml_library.h"
 #include "fleet_input.h"
 #include "gpu/catalogue.h"
+#include "net/address.h"
 #include "serving/policy.h"
 #include "simulate_plans.h"
 
@@ -155,7 +157,17 @@ class Layout {
     worker.name = fmt::format("{}/{}#{}.{}", number, instance.profile, index, lane);
     worker.model = model.name;
     worker.url = model.serve.url;
-    if (!worker.url.empty()) return worker;
+    if (!worker.url.empty()) {
+      const std::string_view rest = std::string_view(worker.url).substr(7);
+      auto address = net::Address::Parse(rest.substr(0, rest.find('/')));
+      if (!address) {
+        return Fail(ErrorCode::kInvalidArgument,
+                    fmt::format("{}:{}: url: {}", choice_.fleet, model.serve.line,
+                                address.error().message));
+      }
+      worker.address = *address;
+      return worker;
+    }
     worker.socket = fmt::format("{}/{}-{}-{}.sock", choice_.sockets, round_, index, lane);
     auto command = CommandFor(model, table.max_batch());
     if (!command) return Fail(command.error());
@@ -198,6 +210,11 @@ class Layout {
                                     "divvy-worker", "--worker")
                        : Result<std::string>(choice_.worker);
       if (!found) return Fail(found.error());
+      std::error_code error;
+      if (!fs::is_regular_file(*found, error) || access(found->c_str(), X_OK) != 0) {
+        return Fail(ErrorCode::kInvalidArgument,
+                    fmt::format("--worker: {} is not a program", Quoted(*found)));
+      }
       worker_program_ = std::move(*found);
     }
     std::string engine = serve.engine;

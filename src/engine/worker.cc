@@ -19,7 +19,8 @@ constexpr std::size_t kMostRequests = 65536;
 
 net::HttpLimits Limits() {
   // The one client is the router, which holds clients to limits of its own.
-  return {.body_bytes = std::size_t{1} << 30,
+  return {.head_bytes = 256 << 10,
+          .body_bytes = std::size_t{8} << 30,
           .idle_time = std::chrono::hours(24 * 365),
           .pipelined = kMostRequests};
 }

@@ -44,6 +44,8 @@ class GrpcServer::Call final : public GrpcCall, public std::enable_shared_from_t
   const Headers& metadata() const override { return metadata_; }
   std::optional<TimePoint> deadline() const override { return deadline_; }
   bool cancelled() const override { return cancelled_; }
+  bool finished() const override { return finished_; }
+  std::size_t messages() const override { return messages_; }
   void Write(std::vector<Slice> message) override;
   void Finish(GrpcStatus status) override;
   std::size_t unsent() const override { return server_ == nullptr ? 0 : http2_->unsent(stream_); }
@@ -81,6 +83,7 @@ class GrpcServer::Call final : public GrpcCall, public std::enable_shared_from_t
   TimePoint heard_;
   std::optional<TimePoint> deadline_;
   Loop::TimerId timer_{};
+  std::size_t messages_ = 0;
   bool headers_ended_ = false;
   bool accepted_ = false;
   bool known_ = false;  // The handler has heard of it.
@@ -230,6 +233,7 @@ void GrpcServer::Call::OnData(std::string_view bytes) {
     }
     if (!taken.message) return;
     known_ = true;
+    ++messages_;
     server_->handler_.OnMessage(shared_from_this(), *std::move(taken.message));
   }
 }

@@ -41,6 +41,8 @@ class GrpcCall {
   virtual const Headers& metadata() const = 0;    // Lower-case names, without ":" ones.
   virtual std::optional<TimePoint> deadline() const = 0;  // By the loop's clock, from grpc-timeout.
   virtual bool cancelled() const = 0;
+  virtual bool finished() const = 0;         // Finish was called.
+  virtual std::size_t messages() const = 0;  // That the client has sent so far.
   // Sends one message. REQUIRES: not finished, and the message below 4 GiB.
   virtual void Write(std::vector<Slice> message) = 0;
   // Ends the call. Once. The text is cut off after 4 KiB.

@@ -30,12 +30,11 @@ std::optional<double> Number(const kserve::Parameter& parameter) {
   if (parameter == nullptr) return std::optional<Duration>();
   const std::optional<double> value = Number(*parameter);
   const double ms = value ? *value / per_ms : -1;
-  if (!(ms >= 0) || ms > kMostMs) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("parameter '{}' must be a number from 0 to {:.0f}", name, kMostMs * per_ms));
+  if (!(ms >= 0)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("parameter '{}' must be a number from 0 up", name));
   }
-  return std::optional<Duration>(FromMilliseconds(ms));
+  return std::optional<Duration>(FromMilliseconds(std::min(ms, kMostMs)));
 }
 
 [[nodiscard]] Result<int> PriorityOf(const kserve::InferRequest& request, int usual) {

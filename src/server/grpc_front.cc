@@ -21,6 +21,8 @@ constexpr std::string_view kHealth = "/grpc.health.v1.Health/Check";
 constexpr std::string_view kStreamInfer = "/inference.GRPCInferenceService/ModelStreamInfer";
 // A client that reads slower than it asks is told so once this much waits for it.
 constexpr std::size_t kMostUnsent = 256 << 20;
+// Requests of one stream under way.
+constexpr std::size_t kMostPending = 1024;
 
 std::vector<net::Slice> Slices(std::vector<kserve::Piece> pieces,
                                const std::shared_ptr<const void>& owner) {
@@ -117,15 +119,29 @@ void GrpcFront::OnMessage(const std::shared_ptr<net::GrpcCall>& call, net::Slice
     }
   }
   if (call->method() == kStreamInfer) {
-    ++streams_[call.get()].pending;
+    Stream& stream = streams_[call.get()];
+    stream.call = call;
+    ++stream.pending;
     return Infer(call, message, true);
+  }
+  if (call->messages() > 1) {
+    if (!call->finished()) {
+      call->Finish({net::GrpcCode::kInvalidArgument, "this call takes one message"});
+    }
+    return;
   }
   Unary(call, message);
 }
 
 void GrpcFront::OnHalfClose(const std::shared_ptr<net::GrpcCall>& call) {
-  if (call->method() != kStreamInfer) return;
+  if (call->method() != kStreamInfer) {
+    if (call->messages() == 0 && !call->finished()) {
+      call->Finish({net::GrpcCode::kInvalidArgument, "this call takes a message"});
+    }
+    return;
+  }
   Stream& stream = streams_[call.get()];
+  stream.call = call;
   stream.half_closed = true;
   ++stream.pending;
   Answered(call, true);
@@ -135,13 +151,27 @@ void GrpcFront::OnCancelled(const std::shared_ptr<net::GrpcCall>& call) {
   streams_.erase(call.get());
 }
 
+void GrpcFront::Drain() {
+  std::vector<std::shared_ptr<net::GrpcCall>> idle;
+  for (const auto& [id, stream] : streams_) {
+    if (stream.pending == 0) idle.push_back(stream.call);
+  }
+  for (const auto& call : idle) {
+    streams_.erase(call.get());
+    call->Finish({net::GrpcCode::kUnavailable, "the server ends"});
+  }
+}
+
 void GrpcFront::Answered(const std::shared_ptr<net::GrpcCall>& call, bool streams) {
   if (!streams) return;
   const auto found = streams_.find(call.get());
   if (found == streams_.end()) return;  // Cancelled.
-  if (--found->second.pending != 0 || !found->second.half_closed) return;
+  if (--found->second.pending != 0) return;
+  if (!found->second.half_closed && !service_.draining) return;
+  const bool whole = found->second.half_closed;
   streams_.erase(found);
-  call->Finish({});
+  if (whole) return call->Finish({});
+  call->Finish({net::GrpcCode::kUnavailable, "the server ends"});
 }
 
 void GrpcFront::Unary(const std::shared_ptr<net::GrpcCall>& call, const net::Slice& message) {
@@ -212,21 +242,28 @@ void GrpcFront::Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Sli
   const TimePoint arrival = loop_.Clock();
   const auto refuse = [this, call, streams, arrival](const Error& error) {
     service_.LogAccess("grpc", "", StatusOf(error).message, loop_.Clock() - arrival);
+    const bool gone = call->cancelled() || call->finished();
     if (!streams) {
-      if (!call->cancelled()) call->Finish(StatusOf(error));
+      if (!gone) call->Finish(StatusOf(error));
       return;
     }
-    if (!call->cancelled()) {
+    if (!gone) {
       std::vector<net::Slice> slices;
       slices.emplace_back(kserve::EncodeStreamError(error.message));
       call->Write(std::move(slices));
     }
     Answered(call, true);
   };
+  if (streams && streams_[call.get()].pending > kMostPending) {
+    return refuse(
+        {ErrorCode::kResourceExhausted, "too many requests of this stream are unanswered"});
+  }
+  auto hold = service_.Hold(message.size());
+  if (!hold) return refuse(hold.error());
   if (call->unsent() > kMostUnsent) {
     return refuse({ErrorCode::kResourceExhausted, "the client does not read its answers"});
   }
-  const auto decoded = kserve::DecodeGrpcRequest(message.view());
+  auto decoded = kserve::DecodeGrpcRequest(message.view());
   if (!decoded) {
     service_.metrics.Rejected("");
     return refuse(decoded.error());
@@ -236,6 +273,9 @@ void GrpcFront::Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Sli
     service_.metrics.Rejected(decoded->request.model);
     return refuse(inference.error());
   }
+  // It is for us, and HTTP has no such word.
+  std::erase_if(decoded->request.parameters,
+                [](const auto& parameter) { return parameter.first.starts_with("triton_"); });
   const kserve::HttpMessage encoded = kserve::EncodeHttpRequest(decoded->request);
   net::HttpQuestion& question = inference->question;
   question.target = "/v2/models/" + EscapedPart(decoded->request.model) + "/infer";
@@ -249,7 +289,7 @@ void GrpcFront::Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Sli
   const TimePoint deadline = inference->deadline;
   const Generation::Model* model = service_.generation->Find(decoded->request.model);
   inference->done = [this, call, refuse, streams, timing, arrival, deadline, model,
-                     generation = service_.generation](Outcome outcome) {
+                     generation = service_.generation, held = *hold](Outcome outcome) {
     if (const auto* why = std::get_if<serving::Refusal>(&outcome)) {
       return refuse(server::ErrorOf(*why, *model));
     }
@@ -264,7 +304,7 @@ void GrpcFront::Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Sli
     if (!response) {
       return refuse({ErrorCode::kAborted, "the worker's answer: " + response.error().message});
     }
-    if (call->cancelled()) return Answered(call, streams);
+    if (call->cancelled() || call->finished()) return Answered(call, streams);
     if (timing) {
       kserve::Parameters parameters =
           TimingOf(answer, arrival, deadline, generation->worker(answer.replica).name);

@@ -20,10 +20,14 @@ class GrpcFront final : public net::GrpcHandler {
   void OnHalfClose(const std::shared_ptr<net::GrpcCall>& call) override;
   void OnCancelled(const std::shared_ptr<net::GrpcCall>& call) override;
 
+  // Streams end as soon as nothing of them is unanswered.
+  void Drain();
+
  private:
   // Answers of a stream go out as they come; it is over when the client has said all and all is
   // answered.
   struct Stream {
+    std::shared_ptr<net::GrpcCall> call;
     std::size_t pending = 0;
     bool half_closed = false;
   };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -16,6 +17,10 @@ namespace divvy::server {
 namespace {
 
 constexpr std::string_view kHeadLength = "Inference-Header-Content-Length";
+// While a request's JSON is read nobody else is served: a few hundredths of a second at most.
+constexpr std::size_t kMostJson = 8 << 20;
+constexpr std::size_t kMostTraceParent = 128;
+constexpr std::size_t kMostTraceState = 512;
 
 int StatusOf(ErrorCode code) {
   switch (code) {
@@ -89,6 +94,7 @@ struct Waiting {
   bool shed_with_503 = false;
   std::string trace;
   const Service* service = nullptr;
+  std::shared_ptr<const void> held;
   kserve::InferRequest request;  // For timing alone.
 };
 
@@ -116,6 +122,16 @@ void AddTiming(const Waiting& waiting, const Answer& answer, net::HttpAnswer& ou
   for (const std::string_view tensor : encoded->tensors) out.body.emplace_back(keep, tensor);
 }
 
+// Tensors in binary gain little, and while one answer is compressed no other is sent.
+bool IsWorthCompressing(const net::HttpAnswer& answer) {
+  constexpr std::size_t kMost = 1 << 20;
+  const bool binary = std::ranges::any_of(
+      answer.headers, [](const auto& header) { return header.first == kHeadLength; });
+  std::size_t size = 0;
+  for (const net::Slice& slice : answer.body) size += slice.size();
+  return answer.status == 200 && !binary && size <= kMost;
+}
+
 void CompressBody(Encoding encoding, net::HttpAnswer& answer) {
   std::string whole;
   for (const net::Slice& slice : answer.body) whole += slice.view();
@@ -139,7 +155,7 @@ void Reply(const Waiting& waiting, Outcome outcome, TimePoint now) {
     }
     out.body.push_back(answer.response.body);
     if (waiting.timing && out.status == 200) AddTiming(waiting, answer, out);
-    if (waiting.encoding != Encoding::kIdentity && out.status == 200) {
+    if (waiting.encoding != Encoding::kIdentity && IsWorthCompressing(out)) {
       CompressBody(waiting.encoding, out);
     }
   }
@@ -253,7 +269,7 @@ net::HttpAnswer HttpFront::DescribeModel(const Path& path) const {
   }
   if (path.verb == "stats") return Json(kserve::ToJson(service_.Statistics(*model)));
   if (!(*model)->metadata) {
-    return Json(kserve::ErrorJson(fmt::format("model '{}' is not ready", path.model)), 400);
+    return Json(kserve::ErrorJson(fmt::format("model '{}' is not ready", path.model)), 503);
   }
   const kserve::ModelConfig config = service_.ConfigOf(**model);
   return Json(path.verb == "config" ? kserve::ToJson(config) : kserve::ToJson(config.metadata));
@@ -281,6 +297,13 @@ void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
   if (!length) return refuse(length.error());
   const auto body = PlainBody(request, service_.options.body_bytes);
   if (!body) return refuse(body.error());
+  if (length->value_or(body->size()) > kMostJson) {
+    return refuse(
+        {ErrorCode::kInvalidArgument,
+         fmt::format("JSON of more than {} MiB: send large tensors in binary", kMostJson >> 20)});
+  }
+  const auto hold = service_.Hold(body->size());
+  if (!hold) return refuse(hold.error());
   const kserve::ModelMetadata* metadata = (*known)->metadata ? &*(*known)->metadata : nullptr;
   auto decoded = kserve::DecodeHttpRequest(body->view(), *length, kserve::Depth::kHead, metadata);
   if (!decoded) return refuse(decoded.error());
@@ -297,6 +320,7 @@ void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
   waiting->reply = std::move(reply);
   waiting->generation = service_.generation;
   waiting->model = *known;
+  waiting->held = *hold;
   waiting->service = &service_;
   waiting->arrival = arrival;
   waiting->deadline = inference->deadline;
@@ -304,10 +328,13 @@ void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
   if (const auto accepts = net::FindHeader(request.headers, "Accept-Encoding")) {
     waiting->encoding = PreferredEncoding(*accepts);
   }
-  if (const auto trace = net::FindHeader(request.headers, "traceparent")) {
+  // Longer ones than the standard has are not passed on: a worker's limits are not the client's.
+  const auto trace = net::FindHeader(request.headers, "traceparent");
+  if (trace && trace->size() <= kMostTraceParent) {
     waiting->trace = *trace;
     question.headers.emplace_back("traceparent", waiting->trace);
-    if (const auto state = net::FindHeader(request.headers, "tracestate")) {
+    const auto state = net::FindHeader(request.headers, "tracestate");
+    if (state && state->size() <= kMostTraceState) {
       question.headers.emplace_back("tracestate", *state);
     }
   }

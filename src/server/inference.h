@@ -28,6 +28,7 @@ struct Inference {
   int priority = 0;
   TimePoint arrival{};
   TimePoint deadline{};
+  int losses = 0;                   // Workers that failed while they ran it.
   net::HttpQuestion question = {};  // What the worker is sent; may be sent again to another.
   // Called exactly once, from the loop's thread.
   std::function<void(Outcome)> done = {};

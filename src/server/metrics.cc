@@ -196,11 +196,16 @@ void Metrics::RenderModels(std::string& text) const {
        [](const Model& m) { return m.statistics.success.count; });
   Head(text, "nv_inference_request_failure", "counter", "Requests that got no result.");
   for (const Model& model : models_) {
-    const std::uint64_t shed =
-        model.refused[0] + model.refused[1] + model.refused[2] + model.refused[3] + model.rejected;
+    const auto refused = [&](serving::Refusal why) {
+      return model.refused[static_cast<std::size_t>(why)];
+    };
+    const std::uint64_t lost = refused(serving::Refusal::kLost);
+    const std::uint64_t shed = refused(serving::Refusal::kTooLarge) +
+                               refused(serving::Refusal::kNoReplica) +
+                               refused(serving::Refusal::kHopeless) + model.rejected;
     for (const auto& [reason, count] : {std::pair<const char*, std::uint64_t>{"REJECTED", shed},
                                         {"CANCELED", 0},
-                                        {"BACKEND", model.failed},
+                                        {"BACKEND", model.failed + lost},
                                         {"OTHER", 0}}) {
       fmt::format_to(
           out(), "nv_inference_request_failure{{model=\"{}\",version=\"1\",reason=\"{}\"}} {}\n",

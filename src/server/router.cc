@@ -38,6 +38,14 @@ std::optional<std::array<std::uint64_t, 3>> ComputeOf(const net::HttpResponse& r
   return ns;
 }
 
+net::HttpResponse PoisonAnswer() {
+  net::HttpResponse response;
+  response.status = 500;
+  response.body = net::Slice::Static(
+      R"({"error":"two workers failed while they ran this request; it is not tried again"})");
+  return response;
+}
+
 }  // namespace
 
 Router::Router(net::Loop& loop, serving::Setup setup, const serving::RouteOptions& route,
@@ -72,8 +80,7 @@ void Router::Infer(Inference inference) {
                                  .arrival = inference.arrival,
                                  .deadline = inference.deadline};
   inferences_[slot] = std::move(inference);
-  // The loop's time stands still within a round, and the request may have come after it began.
-  dispatcher_.Submit(request, std::max(loop_.now(), request.arrival));
+  dispatcher_.Submit(request, Now());
   KeepTicking();
   Deliver();
 }
@@ -81,7 +88,7 @@ void Router::Infer(Inference inference) {
 void Router::BringUp(serving::ReplicaId replica, std::unique_ptr<Backend> backend) {
   Check(!is_up(replica), "a replica that is down");
   of(replica).backend = std::move(backend);
-  dispatcher_.SetUp(replica, loop_.now());
+  dispatcher_.SetUp(replica, Now());
   Deliver();
 }
 
@@ -96,10 +103,12 @@ void Router::Drop(serving::ReplicaId replica, bool busy) {
   // May be reached from within the backend's callback.
   loop_.Post([gone = std::shared_ptr<Backend>(std::move(lane.backend))] {});
   // Down first, or what failed would be tried there again.
-  dispatcher_.SetDown(replica, loop_.now());
+  ++lane.batches;
+  dispatcher_.SetDown(replica, Now());
   if (busy) {
     tally_.Lost(replica);
-    dispatcher_.Failed(dispatcher_.first_lane(replica), loop_.now());
+    for (const std::uint64_t tag : lane.tags) ++inferences_[tag].losses;
+    dispatcher_.Failed(dispatcher_.first_lane(replica), Now());
   }
   Deliver();
 }
@@ -126,18 +135,28 @@ void Router::Start(serving::LaneId id, std::span<const serving::Request> batch, 
   questions.reserve(batch.size());
   for (const serving::Request& request : batch) {
     lane.tags.push_back(request.tag);
-    questions.push_back(inferences_[request.tag].question);
+    if (!IsPoison(request.tag)) questions.push_back(inferences_[request.tag].question);
   }
-  lane.started = loop_.now();
+  lane.started = now_;
   lane.expected = expected;
   lane.items = items;
-  lane.hangs_at = loop_.now() +
-                  std::max(hang_.least, Duration(static_cast<Duration::rep>(
-                                            hang_.factor * static_cast<double>(expected.count()))));
+  lane.hangs_at =
+      now_ + std::max(hang_.least, Duration(static_cast<Duration::rep>(
+                                       hang_.factor * static_cast<double>(expected.count()))));
   tally_.Started(replica, items);
+  if (questions.empty()) {
+    loop_.Post([this, id, replica, run = ++lane.batches] {
+      if (run == of(replica).batches) Ended(id, std::vector<net::HttpResponse>());
+    });
+    return;
+  }
+  ++lane.batches;
   lane.backend->Run(std::move(questions),
                     [this, id](auto responses) { Ended(id, std::move(responses)); });
 }
+
+// What has taken two workers down with it is not given a third.
+bool Router::IsPoison(std::uint64_t tag) const { return inferences_[tag].losses >= 2; }
 
 void Router::Ended(serving::LaneId id, Result<std::vector<net::HttpResponse>> responses) {
   const serving::ReplicaId replica = dispatcher_.replica_of(id);
@@ -148,12 +167,20 @@ void Router::Ended(serving::LaneId id, Result<std::vector<net::HttpResponse>> re
   }
   Lane& lane = of(replica);
   lane.hangs_at = TimePoint::max();
-  lane.responses = std::move(*responses);
   // Exact, since what a batch took is learned from it.
-  const TimePoint now = std::max(loop_.now(), loop_.Clock());
-  tally_.Took(replica, lane.expected, now - lane.started);
-  if (const auto ns = ComputeOf(lane.responses.front())) {
-    tally_.Computed(replica, lane.items, *ns);
+  const TimePoint now = Now();
+  if (!responses->empty()) {
+    tally_.Took(replica, lane.expected, now - lane.started);
+    if (const auto ns = ComputeOf(responses->front())) tally_.Computed(replica, lane.items, *ns);
+  }
+  lane.responses.clear();
+  auto next = responses->begin();
+  for (const std::uint64_t tag : lane.tags) {
+    if (IsPoison(tag)) {
+      lane.responses.push_back(PoisonAnswer());
+    } else {
+      lane.responses.push_back(std::move(*next++));
+    }
   }
   dispatcher_.Finished(id, now);
   Deliver();
@@ -204,7 +231,7 @@ void Router::KeepTicking() {
 }
 
 void Router::Tick() {
-  const TimePoint now = loop_.now();
+  const TimePoint now = Now();
   dispatcher_.Expire(now);
   std::vector<serving::ReplicaId> hung;
   for (std::size_t i = 0; i < lanes_.size(); ++i) {

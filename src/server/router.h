@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -64,6 +65,7 @@ class Router final : private serving::Executor, private serving::Listener {
     TimePoint hangs_at = TimePoint::max();
     std::vector<net::HttpResponse> responses;  // Of the batch that has just ended.
     std::vector<std::uint64_t> tags;           // Whose they are.
+    std::uint64_t batches = 0;
   };
 
   void Start(serving::LaneId lane, std::span<const serving::Request> batch, int items,
@@ -73,6 +75,9 @@ class Router final : private serving::Executor, private serving::Listener {
 
   void Ended(serving::LaneId lane, Result<std::vector<net::HttpResponse>> responses);
   void Drop(serving::ReplicaId replica, bool busy);
+  [[nodiscard]] bool IsPoison(std::uint64_t tag) const;
+  // Never goes back, and is never before a request that has come.
+  TimePoint Now() { return now_ = std::max({now_, loop_.now(), loop_.Clock()}); }
   void Tick();
   void KeepTicking();
   void Deliver();
@@ -91,6 +96,7 @@ class Router final : private serving::Executor, private serving::Listener {
   std::vector<Inference> inferences_;
   std::vector<std::uint32_t> free_;
   std::size_t pending_ = 0;
+  TimePoint now_{};
   // Answers are handed out after the dispatcher has returned: whoever gets one may ask at once.
   std::vector<std::pair<std::function<void(Outcome)>, Outcome>> outcomes_;
   bool delivering_ = false;

@@ -217,6 +217,26 @@ TEST_F(RouterTest, AWorkerThatHangsIsGivenUp) {
   EXPECT_EQ(heard_["a"], std::vector<std::string>{"answer to a"});
 }
 
+TEST_F(RouterTest, WhatTakesWorkersDownIsNotTriedForEver) {
+  Make(3);
+  Ask("poison");
+  for (int i = 0; i < 2; ++i) {
+    Until([&] { return asked() == 1; });
+    for (const auto& worker : workers_) {
+      if (worker->asked() == 1) worker->Die();
+    }
+    Until([&] { return broken_.size() == static_cast<std::size_t>(i + 1); });
+  }
+  Until([&] { return heard_.size() == 1; });
+  EXPECT_NE(heard_["poison"].front().find("two workers failed"), std::string::npos);
+  EXPECT_EQ(broken_.size(), 2U);
+  // The third is unharmed.
+  Ask("b");
+  Until([&] { return asked() == 1; });
+  for (const auto& worker : workers_) worker->AnswerAll();
+  Until([&] { return heard_.size() == 2; });
+}
+
 TEST_F(RouterTest, HopelessAndTooLargeAreRefusedAtOnce) {
   Make(1);
   Ask("late", std::chrono::microseconds(1));

@@ -15,8 +15,11 @@ Server::Server(net::Loop& loop, ServerOptions options, const net::StreamMaker& h
     : loop_(loop),
       options_(std::move(options)),
       log_(log),
-      service_{
-          .options = options_.service, .metrics = {}, .generation = nullptr, .draining = false},
+      service_{.options = options_.service,
+               .access_log = options_.access_log ? &log : nullptr,
+               .metrics = {},
+               .generation = nullptr,
+               .draining = false},
       http_front_(loop, service_),
       grpc_front_(loop, service_),
       metrics_front_(service_),
@@ -50,16 +53,17 @@ Result<void> Server::Listen() {
 
 void Server::Use(ServeSetup setup, std::function<void()> ready) {
   const bool first = service_.generation == nullptr;
-  coming_.reset();  // One that never came up is overtaken.
-  auto next =
-      std::make_shared<Generation>(loop_, std::move(setup), service_.metrics, log_, [this, ready] {
+  if (coming_ != nullptr) Retire(std::exchange(coming_, nullptr));  // It never came up.
+  const std::uint64_t number = ++generations_;
+  auto next = std::make_shared<Generation>(
+      loop_, std::move(setup), service_.metrics, log_, [this, number, ready] {
         // From within the generation: let it return first.
-        loop_.Post([this, ready] {
+        loop_.Post([this, number, ready] {
+          if (number != generations_ || service_.draining) return;  // Overtaken meanwhile.
           if (coming_ != nullptr) {
-            TakeOver(std::exchange(coming_, nullptr), ready);
-          } else {
-            ready();
+            Retire(std::exchange(service_.generation, std::exchange(coming_, nullptr)));
           }
+          ready();
         });
       });
   if (first) {
@@ -68,11 +72,6 @@ void Server::Use(ServeSetup setup, std::function<void()> ready) {
     coming_ = next;
   }
   next->Start();
-}
-
-void Server::TakeOver(std::shared_ptr<Generation> next, const std::function<void()>& ready) {
-  Retire(std::exchange(service_.generation, std::move(next)));
-  ready();
 }
 
 void Server::Retire(std::shared_ptr<Generation> generation) {
@@ -87,11 +86,17 @@ void Server::Retire(std::shared_ptr<Generation> generation) {
 
 void Server::Drain(std::function<void()> done) {
   service_.draining = true;
-  coming_.reset();
+  if (coming_ != nullptr) Retire(std::exchange(coming_, nullptr));
   drained_ = std::move(done);
+  // Clients that keep a stream open, or never read, shall not keep us for ever.
+  drain_timer_ = loop_.At(loop_.now() + options_.drain_limit, [this] {
+    log_.Warning("not everything could be answered in time: ending all the same");
+    if (drained_ != nullptr) std::exchange(drained_, nullptr)();
+  });
   // Requests may come on connections that are open: workers end when all have closed.
   http_.Drain([this] { DoorClosed(); });
   grpc_.Drain([this] { DoorClosed(); });
+  grpc_front_.Drain();
 }
 
 void Server::DoorClosed() {
@@ -101,7 +106,9 @@ void Server::DoorClosed() {
 }
 
 void Server::EndIfDone() {
-  if (drained_ != nullptr && doors_ == 0 && retired_.empty()) std::exchange(drained_, nullptr)();
+  if (drained_ == nullptr || doors_ != 0 || !retired_.empty()) return;
+  loop_.Cancel(drain_timer_);
+  std::exchange(drained_, nullptr)();
 }
 
 }  // namespace divvy::server

@@ -28,6 +28,7 @@ struct ServerOptions {
   net::GrpcLimits grpc_limits;
   ServiceOptions service;
   bool access_log = false;
+  Duration drain_limit = std::chrono::seconds(30);  // From Drain to the end, whatever is open.
 };
 
 // The whole: three listening sockets, the present generation, and those that drain. Runs in the
@@ -54,10 +55,8 @@ class Server {
   net::Address http_address() const { return http_at_; }
   net::Address grpc_address() const { return grpc_at_; }
   net::Address metrics_address() const { return metrics_at_; }
-  const Service& service() const { return service_; }
 
  private:
-  void TakeOver(std::shared_ptr<Generation> next, const std::function<void()>& ready);
   void Retire(std::shared_ptr<Generation> generation);
   void DoorClosed();
   void EndIfDone();
@@ -75,6 +74,8 @@ class Server {
   net::HttpServer metrics_;
   net::Address http_at_, grpc_at_, metrics_at_;
   std::shared_ptr<Generation> coming_;
+  std::uint64_t generations_ = 0;
+  net::Loop::TimerId drain_timer_{};
   std::vector<std::shared_ptr<Generation>> retired_;
   int doors_ = 2;  // HTTP and gRPC; what Drain closes first.
   std::function<void()> drained_;

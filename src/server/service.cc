@@ -4,6 +4,16 @@
 
 namespace divvy::server {
 
+Result<std::shared_ptr<const void>> Service::Hold(std::size_t bytes) const {
+  if (*held + bytes > options.pending_bytes) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("requests of {} bytes are under way already", *held));
+  }
+  *held += bytes;
+  return std::shared_ptr<const void>(held.get(),
+                                     [counter = held, bytes](const void*) { *counter -= bytes; });
+}
+
 void Service::LogAccess(std::string_view protocol, std::string_view model, std::string_view status,
                         Duration took) const {
   if (access_log == nullptr) return;
@@ -55,8 +65,11 @@ std::vector<kserve::IndexEntry> Service::Index(bool ready_only) const {
 }
 
 bool HasToken(std::string_view given, std::string_view token) {
-  constexpr std::string_view kScheme = "Bearer ";
-  if (!given.starts_with(kScheme)) return false;
+  constexpr std::string_view kScheme = "bearer ";
+  if (given.size() < kScheme.size()) return false;
+  for (std::size_t i = 0; i < kScheme.size(); ++i) {
+    if ((given[i] | 0x20) != kScheme[i]) return false;
+  }
   given.remove_prefix(kScheme.size());
   unsigned difference = given.size() == token.size() ? 0 : 1;
   for (std::size_t i = 0; i < token.size(); ++i) {

@@ -18,7 +18,8 @@ struct ServiceOptions {
   std::string version;
   std::string token;           // Not empty: requests must carry "Authorization: Bearer TOKEN".
   bool shed_with_503 = false;  // In place of 429, for clients that expect Triton's.
-  std::size_t body_bytes = 64 << 20;  // After decompression too.
+  std::size_t body_bytes = 64 << 20;                 // After decompression too.
+  std::size_t pending_bytes = std::size_t{2} << 30;  // Of requests under way, together.
 };
 
 // What both transports answer from: the present generation, and the metrics. One for the server's
@@ -28,11 +29,16 @@ struct Service {
   Log* access_log = nullptr;  // Null: requests are not logged.
   Metrics metrics;
   std::shared_ptr<Generation> generation;  // Null until the first is made.
-  bool draining = false;                   // On the way out: not ready any more.
+  std::shared_ptr<std::size_t> held = std::make_shared<std::size_t>(0);  // Bytes under way.
+  bool draining = false;  // On the way out: not ready any more.
 
   [[nodiscard]] bool ready() const {
     return !draining && generation != nullptr && generation->AllModelsReady();
   }
+  // Counts so many bytes as under way for as long as what it returns lives. kResourceExhausted when
+  // there are too many.
+  [[nodiscard]] Result<std::shared_ptr<const void>> Hold(std::size_t bytes) const;
+
   // A line of the access log about an inference, if there is one.
   void LogAccess(std::string_view protocol, std::string_view model, std::string_view status,
                  Duration took) const;

@@ -65,8 +65,9 @@ TEST(CompressionTest, ReadsHeaders) {
 
 TEST(ServiceTest, TokensMustMatchWhole) {
   EXPECT_TRUE(HasToken("Bearer abc", "abc"));
-  for (const char* bad :
-       {"", "abc", "Bearer", "Bearer ", "Bearer ab", "Bearer abcabc", "Bearer abd", "bearer abc"}) {
+  EXPECT_TRUE(HasToken("bearer abc", "abc"));
+  for (const char* bad : {"", "abc", "Bearer", "Bearer ", "Bearer ab", "Bearer abcabc",
+                          "Bearer abd", "Basic abc", "Bearer\tabc"}) {
     EXPECT_FALSE(HasToken(bad, "abc")) << bad;
   }
 }

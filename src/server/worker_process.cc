@@ -23,6 +23,8 @@ namespace {
 
 constexpr Duration kPoll = std::chrono::milliseconds(20);
 constexpr Duration kRemotePoll = std::chrono::milliseconds(500);
+// To answer whether it is ready, and what it is.
+constexpr Duration kAnswer = std::chrono::seconds(5);
 constexpr Duration kMostStart = std::chrono::minutes(5);
 constexpr Duration kLeastWait = std::chrono::milliseconds(50);
 constexpr Duration kMostWait = std::chrono::seconds(10);
@@ -120,6 +122,12 @@ void WorkerProcess::Spawn() {
   }
   lifeline_ = pipe[1];
   pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  if (pidfd_ < 0) {
+    Kill();
+    waitpid(std::exchange(pid_, -1), nullptr, 0);
+    close(std::exchange(lifeline_, -1));
+    return Again("no descriptor is left to watch it");
+  }
   loop_.Watch(pidfd_, EPOLLIN, [this](std::uint32_t) { Exited(); });
   control_.reset();
   Later(kPoll, &WorkerProcess::AskWhetherReady);
@@ -127,7 +135,7 @@ void WorkerProcess::Spawn() {
 
 void WorkerProcess::Exited() {
   int status = 0;
-  if (waitpid(pid_, &status, WNOHANG) != pid_) return;
+  if (waitpid(pid_, &status, WNOHANG) == 0) return;
   loop_.Forget(pidfd_);
   close(std::exchange(pidfd_, -1));
   close(std::exchange(lifeline_, -1));
@@ -144,8 +152,9 @@ void WorkerProcess::Exited() {
 
 void WorkerProcess::Again(const std::string& why) {
   if (stopping_) return;
-  wait_ =
-      loop_.now() - started_ > kLasted ? kLeastWait : std::clamp(2 * wait_, kLeastWait, kMostWait);
+  const bool lasted = up_since_ != TimePoint{} && loop_.now() - up_since_ > kLasted;
+  up_since_ = {};
+  wait_ = lasted ? kLeastWait : std::clamp(2 * wait_, kLeastWait, kMostWait);
   log_.Warning("worker ended", {{"partition", spec_.name},
                                 {"model", spec_.model},
                                 {"why", why},
@@ -180,8 +189,8 @@ void WorkerProcess::Stop() {
 }
 
 Result<net::Address> WorkerProcess::Where() const {
-  if (spec_.url.empty()) return net::Address::Parse("unix:" + spec_.socket);
-  return net::Address::Parse(Host());
+  if (spec_.address) return *spec_.address;
+  return net::Address::Parse("unix:" + spec_.socket);
 }
 
 std::string WorkerProcess::Host() const {
@@ -205,6 +214,7 @@ void WorkerProcess::AskWhetherReady() {
     if (!address) return Again(address.error().message);
     control_ = std::make_unique<net::HttpClient>(loop_, *address, Host(), streams_);
   }
+  Later(kAnswer, &WorkerProcess::AskAnew);
   control_->Send({.method = "GET",
                   .target = "/v2/models/" + EscapedPart(spec_.model) + "/ready",
                   .headers = {},
@@ -215,31 +225,51 @@ void WorkerProcess::AskWhetherReady() {
                  });
 }
 
+// It accepts and does not answer: on a new connection, then.
+void WorkerProcess::AskAnew() {
+  control_.reset();
+  AskWhetherReady();
+}
+
 void WorkerProcess::AskForMetadata() {
+  Later(kAnswer, &WorkerProcess::AskAnew);
   const std::string target = "/v2/models/" + EscapedPart(spec_.model);
   control_->Send({.method = "GET", .target = target, .headers = {}, .body = {}},
                  [this](Result<net::HttpResponse> response) {
-                   if (!response) return;
+                   metadata_.reset();
+                   if (!response || response->status != 200) return;
                    auto metadata = kserve::ParseModelMetadata(response->body.view());
-                   metadata_ = metadata ? std::move(*metadata) : kserve::ModelMetadata{};
+                   if (metadata) metadata_ = std::move(*metadata);
                  });
-  control_->Send(
-      {.method = "GET", .target = target + "/config", .headers = {}, .body = {}},
-      [this](Result<net::HttpResponse> response) {
-        // In order: the metadata is there. A server without a config takes no batches.
-        const auto most = response ? kserve::ParseMaxBatch(response->body.view()) : Result<int>(0);
-        metadata_.max_batch = most ? *most : 0;
-        const auto address = Where();
-        if (!address) return Again(address.error().message);
-        up_ = true;
-        log_.Info("worker up", {{"partition", spec_.name},
-                                {"model", spec_.model},
-                                {"pid", pid_ > 0 ? std::to_string(pid_) : spec_.url}});
-        events_.up(std::make_unique<Backend>(
-                       loop_, *address, Host(),
-                       spec_.url.empty() ? Backend::Kind::kWorker : Backend::Kind::kForeign),
-                   metadata_);
-      });
+  control_->Send({.method = "GET", .target = target + "/config", .headers = {}, .body = {}},
+                 [this](Result<net::HttpResponse> response) {
+                   // In order: the metadata is there, or will not come.
+                   if (!response || !metadata_) {
+                     return Later(kPoll, &WorkerProcess::AskAnew);
+                   }
+                   // A server without a config takes no batches.
+                   const auto most = response->status == 200
+                                         ? kserve::ParseMaxBatch(response->body.view())
+                                         : Result<int>(0);
+                   metadata_->max_batch = most ? *most : 0;
+                   IsUp();
+                 });
+}
+
+void WorkerProcess::IsUp() {
+  const auto address = Where();
+  if (!address) return Again(address.error().message);
+  if (has_timer_) loop_.Cancel(timer_);
+  has_timer_ = false;
+  up_ = true;
+  up_since_ = loop_.now();
+  log_.Info("worker up", {{"partition", spec_.name},
+                          {"model", spec_.model},
+                          {"pid", pid_ > 0 ? std::to_string(pid_) : spec_.url}});
+  events_.up(std::make_unique<Backend>(
+                 loop_, *address, Host(),
+                 spec_.url.empty() ? Backend::Kind::kWorker : Backend::Kind::kForeign),
+             *metadata_);
 }
 
 }  // namespace divvy::server

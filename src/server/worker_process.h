@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,8 @@ struct WorkerSpec {
   std::vector<std::string> command;  // Program and arguments; --listen and --parent-fd are added.
   std::vector<std::pair<std::string, std::string>> environment = {};  // Besides our own.
   std::string socket;                                                 // Where it shall listen.
+  std::optional<net::Address> address =
+      {};           // Of the url: looked up before, since that may take long.
   std::string url;  // Not empty: nothing is started; "http://host:port".
 };
 
@@ -54,7 +57,6 @@ class WorkerProcess {
   void Stop();
 
   bool running() const { return pid_ > 0; }
-  pid_t pid() const { return pid_; }
   const WorkerSpec& spec() const { return spec_; }
 
  private:
@@ -63,6 +65,8 @@ class WorkerProcess {
   void Kill();
   void AskWhetherReady();
   void AskForMetadata();
+  void AskAnew();
+  void IsUp();
   void Later(Duration wait, void (WorkerProcess::*next)());
   void Again(const std::string& why);
   [[nodiscard]] Result<net::Address> Where() const;
@@ -74,7 +78,7 @@ class WorkerProcess {
   Events events_;
   net::PlainStreams streams_;
   std::unique_ptr<net::HttpClient> control_;
-  kserve::ModelMetadata metadata_;
+  std::optional<kserve::ModelMetadata> metadata_;
   pid_t pid_ = -1;
   int pidfd_ = -1;
   int lifeline_ = -1;  // Closes with us, which the worker notices.
@@ -83,6 +87,7 @@ class WorkerProcess {
   bool has_timer_ = false;
   net::Loop::TimerId timer_{};
   TimePoint started_{};
+  TimePoint up_since_{};
   Duration wait_{};
   int starts_ = 0;
 };

@@ -54,7 +54,7 @@ TEST(ExamplesTest, EveryProfileIsReadWithoutFindings) {
       EXPECT_EQ(model.source, "made up for the example");
     }
   }
-  EXPECT_EQ(count, 1);
+  EXPECT_EQ(count, 2);
 }
 
 TEST(ExamplesTest, EveryFleetIsReadAndItsProfilesHaveItsModels) {
@@ -80,12 +80,12 @@ TEST(ExamplesTest, EveryFleetIsReadAndItsProfilesHaveItsModels) {
       EXPECT_EQ(speeds->source, "made up for the example");
     }
   }
-  EXPECT_EQ(count, 3);
+  EXPECT_EQ(count, 4);
 }
 
 TEST(ExamplesTest, EveryFleetInTheDocumentsIsRead) {
   const auto blocks = Blocks("fleet.md", "yaml");
-  EXPECT_EQ(blocks.size(), 4U);
+  EXPECT_EQ(blocks.size(), 5U);
   for (const std::string& block : blocks) {
     const auto fleet = ParseFleet(block, "fleet.md");
     EXPECT_TRUE(fleet) << fleet.error().message << "\n" << block;

@@ -336,6 +336,18 @@ class Grpc(unittest.TestCase):
         self.assertEqual({answer.infer_response.id for answer in answers if not answer.error_message}, set("01234"))
         self.assertEqual(sum("none" in answer.error_message for answer in answers), 1)
 
+    def test_a_unary_call_takes_one_message(self):
+        call = self.channel.stream_stream("/inference.GRPCInferenceService/ModelInfer",
+                                          request_serializer=lambda m: m.SerializeToString(),
+                                          response_deserializer=lambda data: data)
+        for requests in ([], [self.raw(), self.raw()], [self.raw(), self.raw(model="none"), self.raw()]):
+            with self.assertRaises(grpc.RpcError) as raised:
+                list(call(iter(requests), timeout=30))
+            self.assertEqual(raised.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+        request = self.raw()
+        request.parameters["triton_enable_empty_final_response"].bool_param = True
+        self.assertEqual(self.call("ModelInfer", request).id, "9")
+
     def test_unknown_methods(self):
         for path in ("/inference.GRPCInferenceService/Fly", "/other/Thing"):
             with self.assertRaises(grpc.RpcError) as raised:

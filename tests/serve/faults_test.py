@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import threading
 import unittest
 
@@ -137,6 +138,30 @@ class Faults(unittest.TestCase):
         load.more(50)
         load.end()
         self.assertEqual((load.wrong, set(load.statuses)), ([], {200}))
+
+    def test_reloads_in_a_row(self):
+        # Also before the first workers are up: nothing may take over that is not warm.
+        server = Server(fleet(), profile("m", 1.0, 2) + profile("n", 1.0, 2))
+        self.addCleanup(server.end)
+        for _ in range(3):
+            server.signal(signal.SIGHUP)
+        server.await_event("the new plan has taken over")
+        load = Load(server)
+        for _ in range(5):
+            load.more(5)
+            server.signal(signal.SIGHUP)
+        load.more(100)
+        load.end()
+        self.assertEqual((load.wrong, set(load.statuses)), ([], {200}))
+
+    def test_the_end_with_an_open_stream(self):
+        # A gRPC connection that has opened a stream and says no more, as clients of streams do.
+        server = self.begin()
+        frames = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+        with socket.create_connection(("127.0.0.1", server.grpc), timeout=30) as connection:
+            connection.sendall(frames)
+            connection.recv(1)
+            self.assertEqual(server.end(), 0)
 
     def test_the_end_under_load(self):
         server = self.begin(ms=20.0)
