@@ -20,7 +20,7 @@ import tempfile
 import time
 
 NGINX = """
-daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+daemon off; {user} worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
 events {{ worker_connections 1024; }}
 http {{
   access_log off; client_max_body_size 100m; client_body_buffer_size 1m; proxy_buffers 16 64k;
@@ -69,7 +69,7 @@ class Stage:
         self.start([worker, "--listen", f"unix:{path}worker.sock", "--model", "m", "--engine", "synthetic", "--max-batch", "8",
                     "--input", "x:FP32:-1", "--output", "y:FP32:1", "--latency-us", "0,0,0,0,0,0,0,0"])
         with open(path + "nginx.conf", "w") as file:
-            file.write(NGINX.format(folder=self.folder, port=self.ports["nginx"]))
+            file.write(NGINX.format(folder=self.folder, port=self.ports["nginx"], user="user root;" if os.geteuid() == 0 else ""))
         self.start(["nginx", "-c", path + "nginx.conf"])
         self.start([self.divvy, "serve", path + "fleet.yaml", "--http", f"127.0.0.1:{self.ports['divvy']}",
                     "--grpc", f"127.0.0.1:{self.ports['grpc']}", "--metrics", f"127.0.0.1:{self.ports['metrics']}"])
