@@ -6,7 +6,7 @@ SOURCES := $(shell git ls-files '*.h' '*.cc' 2>/dev/null)
 .PHONY: help demo test bench format lint deps
 
 help:
-	@echo "make demo     install what is needed, build, plan and cut simulated GPUs"
+	@echo "make demo     install what is needed, build, plan, cut simulated GPUs, share one, serve"
 	@echo "make test     install, build with sanitizers, run all tests and checks"
 	@echo "make bench    build optimised and run the benchmarks"
 	@echo "make format   clang-format all sources"
@@ -31,6 +31,7 @@ bench: deps
 	@cmake --preset bench >/dev/null
 	@cmake --build --preset bench
 	@for b in $(BUILD)/bench/bench/*_bench; do echo "== $$b"; $$b || exit 1; done
+	@echo "== bench/server/router_cost.py"; bench/server/router_cost.py $(BUILD)/bench
 
 format:
 	@tools/install_deps.sh --lint

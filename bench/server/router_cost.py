@@ -134,7 +134,8 @@ def main():
     args = parser.parse_args()
     for program in ("nginx", "h2load", "curl"):
         if not shutil.which(program):
-            sys.exit(f"skipped: {program} is not installed (apt install nginx-light nghttp2-client curl)")
+            print(f"skipped: {program} is not installed (apt install nginx-light nghttp2-client curl)")
+            return
     stage = Stage(args.build)
     try:
         print(f"{'message':>8} {'clients':>8} {'nginx req/s':>12} {'divvy req/s':>12} {'ratio':>7} {'nginx p99 us':>13} {'divvy p99 us':>13} {'ratio':>7}")
