@@ -93,10 +93,10 @@ void Router::BringUp(serving::ReplicaId replica, std::unique_ptr<Backend> backen
 }
 
 void Router::TakeDown(serving::ReplicaId replica) {
-  if (is_up(replica)) Drop(replica, of(replica).backend->busy());
+  if (is_up(replica)) Drop(replica);
 }
 
-void Router::Drop(serving::ReplicaId replica, bool busy) {
+void Router::Drop(serving::ReplicaId replica) {
   Lane& lane = of(replica);
   lane.backend->Abandon();
   lane.hangs_at = TimePoint::max();
@@ -105,7 +105,7 @@ void Router::Drop(serving::ReplicaId replica, bool busy) {
   // Down first, or what failed would be tried there again.
   ++lane.batches;
   dispatcher_.SetDown(replica, Now());
-  if (busy) {
+  if (std::exchange(lane.running, false)) {
     tally_.Lost(replica);
     for (const std::uint64_t tag : lane.tags) ++inferences_[tag].losses;
     dispatcher_.Failed(dispatcher_.first_lane(replica), Now());
@@ -138,6 +138,7 @@ void Router::Start(serving::LaneId id, std::span<const serving::Request> batch, 
     if (!IsPoison(request.tag)) questions.push_back(inferences_[request.tag].question);
   }
   lane.started = now_;
+  lane.running = true;
   lane.expected = expected;
   lane.items = items;
   lane.hangs_at =
@@ -161,12 +162,13 @@ bool Router::IsPoison(std::uint64_t tag) const { return inferences_[tag].losses 
 void Router::Ended(serving::LaneId id, Result<std::vector<net::HttpResponse>> responses) {
   const serving::ReplicaId replica = dispatcher_.replica_of(id);
   if (!responses) {
-    Drop(replica, true);
+    Drop(replica);
     broken_(replica, responses.error().message);
     return;
   }
   Lane& lane = of(replica);
   lane.hangs_at = TimePoint::max();
+  lane.running = false;
   // Exact, since what a batch took is learned from it.
   const TimePoint now = Now();
   if (!responses->empty()) {
@@ -240,7 +242,7 @@ void Router::Tick() {
     }
   }
   for (const serving::ReplicaId replica : hung) {
-    Drop(replica, true);
+    Drop(replica);
     broken_(replica, "its batch takes far longer than expected");
   }
   KeepTicking();

@@ -66,6 +66,7 @@ class Router final : private serving::Executor, private serving::Listener {
     std::vector<net::HttpResponse> responses;  // Of the batch that has just ended.
     std::vector<std::uint64_t> tags;           // Whose they are.
     std::uint64_t batches = 0;
+    bool running = false;  // The dispatcher has a batch there.
   };
 
   void Start(serving::LaneId lane, std::span<const serving::Request> batch, int items,
@@ -74,7 +75,7 @@ class Router final : private serving::Executor, private serving::Listener {
   void Refused(const serving::Request& request, serving::Refusal why, TimePoint now) override;
 
   void Ended(serving::LaneId lane, Result<std::vector<net::HttpResponse>> responses);
-  void Drop(serving::ReplicaId replica, bool busy);
+  void Drop(serving::ReplicaId replica);
   [[nodiscard]] bool IsPoison(std::uint64_t tag) const;
   // Never goes back, and is never before a request that has come.
   TimePoint Now() { return now_ = std::max({now_, loop_.now(), loop_.Clock()}); }
