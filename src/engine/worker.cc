@@ -10,6 +10,7 @@
 #include "base/text_safety.h"
 #include "divvy_gate.h"
 #include "kserve/http_infer.h"
+#include "net/target.h"
 
 namespace divvy::engine {
 namespace {
@@ -35,31 +36,6 @@ net::HttpAnswer Json(std::string text, int status = 200) {
 
 net::HttpAnswer Fault(int status, std::string_view message) {
   return Json(kserve::ErrorJson(message), status);
-}
-
-std::optional<int> HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return std::nullopt;
-}
-
-// Without %xx. What is none stays as it is: it then names nothing that exists.
-std::string Decode(std::string_view text) {
-  std::string decoded;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size()) {
-      const std::optional<int> high = HexDigit(text[i + 1]);
-      const std::optional<int> low = HexDigit(text[i + 2]);
-      if (high && low) {
-        decoded += static_cast<char>(*high * 16 + *low);
-        i += 2;
-        continue;
-      }
-    }
-    decoded += text[i];
-  }
-  return decoded;
 }
 
 // The whole number in a header; nothing without the header.
@@ -104,17 +80,10 @@ struct Worker::Path {
   std::string what = {};
 
   static Path Parse(std::string_view target) {
-    std::vector<std::string> parts;
-    target = target.substr(0, target.find('?'));
-    while (!target.empty() && target.front() == '/') {
-      target.remove_prefix(1);
-      const std::string_view part = target.substr(0, target.find('/'));
-      target.remove_prefix(part.size());
-      parts.push_back(Decode(part));
-    }
-    if (!parts.empty() && parts.back().empty()) parts.pop_back();  // "/v2/" is "/v2".
+    const auto split = net::SplitPath(target);
+    if (!split || split->empty() || split->front() != "v2") return {};
+    const std::vector<std::string>& parts = *split;
     const std::size_t count = parts.size();
-    if (!target.empty() || count == 0 || parts[0] != "v2") return {};
     if (count == 1) return {.kind = Kind::kServer};
     if (parts[1] == "health" && count == 3) return {.kind = Kind::kHealth, .what = parts[2]};
     if (parts[1] != "models" || count < 3) return {};

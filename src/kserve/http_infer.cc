@@ -329,6 +329,21 @@ Result<HttpInferResponse> DecodeHttpResponse(std::string_view body,
   return infer;
 }
 
+std::string ParseErrorJson(std::string_view json) {
+  JsonReader reader(json);
+  std::string text;
+  reader.BeginObject();
+  while (const auto key = reader.Key()) {
+    if (*key == "error") {
+      text = reader.String().Text();
+    } else {
+      reader.Skip();
+    }
+  }
+  reader.End();
+  return reader.ok() && !text.empty() ? text : std::string(json);
+}
+
 std::string ErrorJson(std::string_view message) {
   JsonWriter writer(message.size() + 16);
   writer.BeginObject();

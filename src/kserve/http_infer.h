@@ -65,5 +65,7 @@ struct HttpInferResponse {
 
 // {"error": "..."} with the text escaped.
 [[nodiscard]] std::string ErrorJson(std::string_view message);
+// The text of such a message; `json` itself where it is none.
+[[nodiscard]] std::string ParseErrorJson(std::string_view json);
 
 }  // namespace divvy::kserve

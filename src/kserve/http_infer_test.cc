@@ -387,5 +387,14 @@ TEST(HttpInferTest, MoreThanAMessageMayHaveIsRefused) {
   EXPECT_FALSE(Full(WithData("UINT8", "[" + shape + ",1]", "[1]")));
 }
 
+TEST(HttpInferTest, ErrorsComeBackAsTheyWereMeant) {
+  const std::string text = "tensor \"x\" of caf\xc3\xa9:\n\ttoo small";
+  EXPECT_EQ(ParseErrorJson(ErrorJson(text)), text);
+  EXPECT_EQ(ParseErrorJson(R"({"code": 3, "error": "a\u0041"})"), "aA");
+  for (const char* other : {"", "oops", "{}", "[1]", R"({"error": 3})", R"({"error": "x"} y)"}) {
+    EXPECT_EQ(ParseErrorJson(other), other);
+  }
+}
+
 }  // namespace
 }  // namespace divvy::kserve

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "net/target.h"
+
 namespace divvy::net {
 namespace {
 
@@ -26,13 +28,6 @@ constexpr std::array<Unit, 6> kUnits{{{'n', std::chrono::nanoseconds(1)},
                                       {'S', std::chrono::seconds(1)},
                                       {'M', std::chrono::minutes(1)},
                                       {'H', std::chrono::hours(1)}}};
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 // zlib's state, which must be given back.
 class Inflater {

@@ -62,7 +62,6 @@ class Generation {
   bool IsReady(const Model& model) const { return router_->up(model.id) > 0; }
   bool AllModelsReady() const;
   std::size_t workers_up() const;
-  std::size_t workers() const { return workers_.size(); }
   const WorkerSpec& worker(serving::ReplicaId replica) const {
     return workers_[static_cast<std::size_t>(replica)]->spec();
   }

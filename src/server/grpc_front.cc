@@ -10,8 +10,8 @@
 #include "kserve/describe.h"
 #include "kserve/grpc_infer.h"
 #include "kserve/http_infer.h"
+#include "net/target.h"
 #include "server/admission.h"
-#include "server/target.h"
 
 namespace divvy::server {
 namespace {
@@ -34,7 +34,6 @@ std::vector<net::Slice> Slices(std::vector<kserve::Piece> pieces,
   return slices;
 }
 
-// Our worker's errors come as {"error": "..."}; the text alone is for the status.
 Error ErrorOf(const net::HttpResponse& response) {
   ErrorCode code = ErrorCode::kAborted;
   switch (response.status) {
@@ -56,17 +55,7 @@ Error ErrorOf(const net::HttpResponse& response) {
     default:
       break;
   }
-  std::string_view text = response.body.view();
-  constexpr std::string_view kKey = "\"error\":";
-  if (const std::size_t at = text.find(kKey); at != std::string_view::npos) {
-    text.remove_prefix(at + kKey.size());
-    const std::size_t first = text.find('"');
-    const std::size_t last = text.rfind('"');
-    if (first != std::string_view::npos && last > first) {
-      text = text.substr(first + 1, last - first - 1);
-    }
-  }
-  return {code, std::string(text.substr(0, 4096))};
+  return {code, kserve::ParseErrorJson(response.body.view())};
 }
 
 // What an answer is made of, kept until it is sent.
@@ -278,7 +267,7 @@ void GrpcFront::Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Sli
                 [](const auto& parameter) { return parameter.first.starts_with("triton_"); });
   const kserve::HttpMessage encoded = kserve::EncodeHttpRequest(decoded->request);
   net::HttpQuestion& question = inference->question;
-  question.target = "/v2/models/" + EscapedPart(decoded->request.model) + "/infer";
+  question.target = "/v2/models/" + net::EscapedPart(decoded->request.model) + "/infer";
   question.headers.emplace_back("Inference-Header-Content-Length",
                                 std::to_string(encoded.head.size()));
   question.body.emplace_back(encoded.head);

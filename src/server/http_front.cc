@@ -9,9 +9,9 @@
 #include "base/text_safety.h"
 #include "kserve/describe.h"
 #include "kserve/http_infer.h"
+#include "net/target.h"
 #include "server/admission.h"
 #include "server/compression.h"
-#include "server/target.h"
 
 namespace divvy::server {
 namespace {
@@ -208,7 +208,7 @@ net::HttpAnswer ErrorAnswer(const Error& error, bool shed_with_503) {
 }
 
 void HttpFront::Handle(net::HttpRequest request, std::unique_ptr<net::HttpReply> reply) {
-  auto parts = SplitPath(request.target);
+  auto parts = net::SplitPath(request.target);
   if (!parts) return reply->Send(NotFound());
   const Path path(std::move(*parts));
   const bool health = path.parts.size() == 3 && path.parts[1] == "health";
@@ -313,7 +313,7 @@ void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
   if (!inference) return refuse(inference.error());
 
   net::HttpQuestion& question = inference->question;
-  question.target = "/v2/models/" + EscapedPart(path.model) + "/infer";
+  question.target = "/v2/models/" + net::EscapedPart(path.model) + "/infer";
   if (*length) question.headers.emplace_back(kHeadLength, std::to_string(**length));
   question.body.push_back(*body);
   auto waiting = std::make_shared<Waiting>();
@@ -348,7 +348,7 @@ void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
 
 void MetricsFront::Handle(const net::HttpRequest& request,
                           std::unique_ptr<net::HttpReply> reply) const {
-  const auto parts = SplitPath(request.target);
+  const auto parts = net::SplitPath(request.target);
   if (!parts || parts->size() != 1 || parts->front() != "metrics") return reply->Send(NotFound());
   if (request.method != "GET") return reply->Send(NotAllowed("GET"));
   Metrics::Gauges gauges;

@@ -108,7 +108,6 @@ void Tally::Answered(const serving::Request& request, const serving::Service& se
   model.latency[level].Add(total);
   if (service.finished <= request.deadline) {
     ++model.in_time;
-    ++model.in_time_by_priority[level];
   } else {
     ++model.late;
   }
@@ -131,7 +130,6 @@ void Tally::Took(serving::ReplicaId replica, Duration expected, Duration took) {
 
 void Tally::Computed(serving::ReplicaId replica, int items, std::array<std::uint64_t, 3> ns) {
   Metrics::Lane& lane = LaneOf(replica);
-  for (std::size_t i = 0; i < ns.size(); ++i) lane.compute_ns[i] += ns[i];
   const auto model = std::ranges::find_if(metrics_.models_, [&](const Metrics::Model& one) {
     return one.name == lane.partition.model;
   });

@@ -58,13 +58,11 @@ class Metrics {
     std::uint64_t in_time = 0, late = 0, failed = 0, rejected = 0;
     std::array<std::uint64_t, 4> refused{};  // By Refusal.
     std::array<Histogram, kPriorities> latency;
-    std::array<std::uint64_t, kPriorities> in_time_by_priority{};
     kserve::ModelStatistics statistics;
   };
   struct Lane {
     Partition partition;
     std::uint64_t batches = 0, items = 0, lost = 0, restarts = 0;
-    std::uint64_t compute_ns[3] = {};
     Histogram queue, compute;
     double error_sum = 0;  // Of |expected - took| / took.
     std::uint64_t errors = 0;

@@ -14,7 +14,7 @@
 #include <cstring>
 
 #include "kserve/describe.h"
-#include "server/target.h"
+#include "net/target.h"
 
 extern char** environ;
 
@@ -216,7 +216,7 @@ void WorkerProcess::AskWhetherReady() {
   }
   Later(kAnswer, &WorkerProcess::AskAnew);
   control_->Send({.method = "GET",
-                  .target = "/v2/models/" + EscapedPart(spec_.model) + "/ready",
+                  .target = "/v2/models/" + net::EscapedPart(spec_.model) + "/ready",
                   .headers = {},
                   .body = {}},
                  [this](Result<net::HttpResponse> response) {
@@ -233,7 +233,7 @@ void WorkerProcess::AskAnew() {
 
 void WorkerProcess::AskForMetadata() {
   Later(kAnswer, &WorkerProcess::AskAnew);
-  const std::string target = "/v2/models/" + EscapedPart(spec_.model);
+  const std::string target = "/v2/models/" + net::EscapedPart(spec_.model);
   control_->Send({.method = "GET", .target = target, .headers = {}, .body = {}},
                  [this](Result<net::HttpResponse> response) {
                    metadata_.reset();

@@ -1,10 +1,8 @@
-#include "server/target.h"
+#include "net/target.h"
 
-#include <array>
 #include <cctype>
 
-namespace divvy::server {
-namespace {
+namespace divvy::net {
 
 int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -12,8 +10,6 @@ int HexDigit(char c) {
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
 }
-
-}  // namespace
 
 std::optional<std::vector<std::string>> SplitPath(std::string_view target) {
   if (target.empty() || target.front() != '/') return {};
@@ -54,4 +50,4 @@ std::string EscapedPart(std::string_view text) {
   return result;
 }
 
-}  // namespace divvy::server
+}  // namespace divvy::net

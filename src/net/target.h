@@ -5,7 +5,10 @@
 #include <string_view>
 #include <vector>
 
-namespace divvy::server {
+namespace divvy::net {
+
+// 0 to 15; -1 for what is no hexadecimal digit.
+[[nodiscard]] int HexDigit(char c);
 
 // The parts of a request's path between slashes, percent-decoded; the query is left off. Nothing
 // for what is no path: not absolute, a bad escape, or an escaped NUL. "/v2/" and "/v2" are the
@@ -15,4 +18,4 @@ namespace divvy::server {
 // `text` as one part of a path.
 [[nodiscard]] std::string EscapedPart(std::string_view text);
 
-}  // namespace divvy::server
+}  // namespace divvy::net
