@@ -12,6 +12,7 @@ namespace {
 
 // Between looks at what waits beyond hope and what hangs.
 constexpr Duration kTick = std::chrono::milliseconds(5);
+constexpr int kMostLosses = 3;
 
 serving::Setup Down(serving::Setup setup) {
   for (serving::ReplicaSpec& replica : setup.replicas) {
@@ -42,7 +43,7 @@ net::HttpResponse PoisonAnswer() {
   net::HttpResponse response;
   response.status = 500;
   response.body = net::Slice::Static(
-      R"({"error":"two workers failed while they ran this request; it is not tried again"})");
+      R"({"error":"three workers failed while they ran this request; it is not tried again"})");
   return response;
 }
 
@@ -156,8 +157,9 @@ void Router::Start(serving::LaneId id, std::span<const serving::Request> batch, 
                     [this, id](auto responses) { Ended(id, std::move(responses)); });
 }
 
-// What has taken two workers down with it is not given a third.
-bool Router::IsPoison(std::uint64_t tag) const { return inferences_[tag].losses >= 2; }
+// What has taken so many workers down with it is not given another. Two may be chance, as when
+// somebody restarts one worker after the other.
+bool Router::IsPoison(std::uint64_t tag) const { return inferences_[tag].losses >= kMostLosses; }
 
 void Router::Ended(serving::LaneId id, Result<std::vector<net::HttpResponse>> responses) {
   const serving::ReplicaId replica = dispatcher_.replica_of(id);

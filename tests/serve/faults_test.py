@@ -59,7 +59,8 @@ class Load:
                 return
             if status == 200 and answer.get("id") != name:
                 self.note("mixed up", f"{name} got {answer}")
-            self.note(status)
+            given_up = status == 500 and "three workers failed" in answer.get("error", "")
+            self.note("given up" if given_up else status)
             if closes:
                 connection.close()
                 connection = None
@@ -102,7 +103,9 @@ class Faults(unittest.TestCase):
         load.more(200)
         load.end()
         self.assertEqual(load.wrong, [])
-        self.assertLessEqual(set(load.statuses), {200, 429, 503})
+        # By chance a request is under way on three workers that are killed.
+        self.assertLessEqual(set(load.statuses), {200, 429, 503, "given up"})
+        self.assertLessEqual(load.statuses["given up"], KILLS // 10)
         restarts = sum(value for name, value in server.figures().items() if name.startswith("divvy_partition_restarts_total"))
         self.assertGreaterEqual(restarts, KILLS // 2)
         figures = server.figures()
