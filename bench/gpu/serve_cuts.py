@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Serves one model on one GPU under several cuts, and finds for each the highest rate whose p95 is within the SLO.
+
+    bench/gpu/serve_cuts.py run --divvy BIN --out results.jsonl --model resnet50 --artifact resnet50.pt --profile p.csv \\
+        --serve '{"inputs": [...], "outputs": [...]}' [--on mps]
+    bench/gpu/serve_cuts.py table results.jsonl
+
+Cuts: PARIS' (with our routing, and with ELSA), one worker on the whole GPU, seven equal ones (with first-idle routing as
+usual, and with ours). What `divvy simulate` foretells from the same profile stands beside what was measured through
+`divvy serve` and `divvy bench`. The SLO is 1.5 times what the largest batch takes on the partition --slo-on (PARIS was
+evaluated with that of a whole GPU, on eight of them; on one GPU nothing but the whole could keep it). Sizes of requests are
+log-normal. Without --artifact workers are synthetic: that rehearses the script, no more.
+"""
+
+import argparse
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+CUTS = [("paris", "divvy"), ("paris", "elsa"), ("homogeneous-7g", "fifs"), ("homogeneous-7g", "divvy"),
+        ("homogeneous-1g", "fifs"), ("homogeneous-1g", "divvy")]
+
+
+def sizes(a):
+    return {"median": a.median, "sigma": 0.9, "max": a.largest}
+
+
+def slo_ms(a):
+    """1.5 x the largest batch on the partition named."""
+    with open(a.profile) as file:
+        rows = [row for row in csv.DictReader(file) if row["model"] == a.model and row["partition"] == a.slo_on]
+    if not rows:
+        raise SystemExit(f"serve_cuts.py: {a.profile} has nothing of {a.model} on {a.slo_on}")
+    return round(1.5 * float(min(rows, key=lambda row: abs(int(row["batch"]) - a.largest))["latency_ms"]), 3)
+
+
+def fleet(a, slo, rate):
+    model = {"name": a.model, "profile": os.path.abspath(a.profile), "slo": f"{slo}ms",
+             "load": {"rate": rate, "batch": {"lognormal": sizes(a)}}}
+    serve = json.loads(a.serve)
+    if a.artifact:
+        serve["artifact"] = os.path.abspath(a.artifact)
+    if serve:
+        model["serve"] = serve
+    return json.dumps({"gpus": {"kind": a.kind, "count": 1}, "models": [model]})  # JSON is YAML.
+
+
+def foretold(a, path, plan, route):
+    words = [f"{a.divvy}/divvy", "simulate", path, "--plan", plan, "--route", route, "--bounded", "--requests", "50000", "-o", "json"]
+    answer = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    partitions = [one["profile"] for one in answer["partitions"]]
+    return answer["rows"][0]["latency_bounded_rps"], partitions
+
+
+class Served:
+    """`divvy serve`, until its workers are up; ended at the end."""
+
+    def __init__(self, a, path, plan, route):
+        self.log = open(f"{path}.{plan}.{route}.log", "w+")
+        words = [f"{a.divvy}/divvy", "serve", path, "--plan", plan, "--route", route, "--on", a.on, "--log", "json",
+                 "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", *a.serve_options.split()]
+        self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.http = None
+        for line in self.process.stderr:
+            self.log.write(line)
+            self.log.flush()
+            event = json.loads(line) if line.startswith("{") else {}
+            if event.get("event") == "listening":
+                self.http = event["http"]
+            if event.get("event") == "ready":
+                break
+        else:
+            raise SystemExit(f"serve_cuts.py: divvy serve has ended; see {self.log.name}")
+        # Nobody reads on: a full pipe would stop it.
+        subprocess.Popen(["cat"], stdin=self.process.stderr, stdout=self.log)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+
+
+def measured(a, http, slo, begin):
+    batch = "lognormal:{median},{sigma},{max}".format(**sizes(a))
+    words = [f"{a.divvy}/divvy", "bench", f"http://{http}", "--search", "--percentile", "95", "--resolution", str(a.resolution),
+             "--duration", f"{a.seconds}s", "--warmup", "500ms", "--slo", f"{slo}ms", "--batch", batch, "--rate", f"{begin:.0f}",
+             "--connections", "256", "-o", "json"]
+    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+
+def run(a):
+    slo = slo_ms(a)
+    with tempfile.TemporaryDirectory(prefix="divvy-cuts-") as folder, open(a.out, "a") as out:
+        path = os.path.join(a.keep or folder, f"{a.model}.yaml")
+        with open(path, "w") as file:
+            file.write(fleet(a, slo, 1))
+        for plan, route in CUTS:
+            rate, partitions = foretold(a, path, plan, route)
+            with Served(a, path, plan, route) as served:
+                found = measured(a, served.http, slo, max(1, 0.7 * rate))
+            line = {"model": a.model, "slo_ms": slo, "plan": plan, "route": route, "partitions": partitions, "on": a.on,
+                    "synthetic": not a.artifact, "foretold_rps": rate, "measured_rps": found["highest_rate_per_s"],
+                    "missed_rps": found["missed_rate_per_s"], "note": a.note}
+            print(json.dumps(line), file=out, flush=True)
+            print(f"{a.model} {plan} {route} {' '.join(partitions)}: foretold {rate:.0f}/s, measured {line['measured_rps'] or 0:.0f}/s", flush=True)
+
+
+def table(a):
+    with open(a.results) as file:
+        rows = [json.loads(line) for line in file]
+    best = {row["model"]: max((r["measured_rps"] or 0) for r in rows if r["model"] == row["model"]) for row in rows}
+    print("| model | SLO | cut | route | partitions | foretold /s | measured /s | of the best |\n|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        rate = row["measured_rps"] or 0
+        print(f"| {row['model']} | {row['slo_ms']} ms | {row['plan']} | {row['route']} | {' '.join(row['partitions'])} "
+              f"| {row['foretold_rps']:.0f} | {rate:.0f} | {rate / (best[row['model']] or 1):.2f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    one = verbs.add_parser("run")
+    one.add_argument("--divvy", required=True, help="folder of divvy")
+    one.add_argument("--out", required=True, help="file to add lines to")
+    one.add_argument("--model", required=True)
+    one.add_argument("--artifact", default="", help="TorchScript file")
+    one.add_argument("--profile", required=True)
+    one.add_argument("--serve", default="{}", help="the model's `serve` section, as JSON")
+    one.add_argument("--serve-options", default="", help="more for divvy serve")
+    one.add_argument("--kind", default="H200-141GB")
+    one.add_argument("--on", default="mps", choices=["mps", "cpu", "mig"])
+    one.add_argument("--slo-on", default="64sm", help="partition whose time for the largest batch makes the SLO")
+    one.add_argument("--median", type=float, default=6)
+    one.add_argument("--largest", type=int, default=32)
+    one.add_argument("--seconds", type=float, default=3, help="of a probe")
+    one.add_argument("--resolution", type=float, default=4, help="of the search, in percent")
+    one.add_argument("--keep", help="folder for fleet and logs")
+    one.add_argument("--note", default="")
+    two = verbs.add_parser("table")
+    two.add_argument("results")
+    a = parser.parse_args()
+    {"run": run, "table": table}[a.verb](a)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
