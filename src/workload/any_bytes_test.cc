@@ -7,7 +7,9 @@
 #include "base/random.h"
 #include "base/result.h"
 #include "base/test_mutation.h"
+#include "workload/collocations.h"
 #include "workload/fleet.h"
+#include "workload/jobs_file.h"
 #include "workload/profile_file.h"
 #include "workload/profile_import.h"
 #include "workload/trace_file.h"
@@ -78,6 +80,25 @@ TEST(AnyBytesTest, TrainingSpeeds) {
       "model,size,samples_per_s,memory_mib,gpu,source\na,1g,100,900,A100-80GB,\"x, y\"\n"
       "a,3g.40gb,310.5,,A100-80GB,\"x, y\"\nb,60sm,1e3,,,\n",
       7, [](const std::string& text) { return ParseTraining(text, "f"); });
+}
+
+TEST(AnyBytesTest, Jobs) {
+  ExpectValueOrInvalidArgument(
+      "gpu: {kind: V100, memory: 16, power: 250}\n"
+      "jobs:\n"
+      "  - {name: a, command: [x, \"y z\"], class: latency, environment: [A=b], copies: 2}\n"
+      "  - name: b\n"
+      "    command: python3 train.py --model resnet50 --epochs 90 | tee log\n"
+      "    directory: /d\n"
+      "    profile: {memory: 1, utilisation: 0.5, power: 99, speed: 4, batch: 8, family: bert,\n"
+      "      speeds: {8: 4, 16: 3.5}, elsewhere: {gpu_speed: 2, speed: 6}}\n"
+      "run: {warmup: 1s, limit: 2min}\n",
+      9, [](const std::string& text) { return ParseJobs(text, "f"); });
+  ExpectValueOrInvalidArgument(
+      "set,gpu,gpu_power_w,mode,job,speed,power_w\n"
+      "1,\"A, B\",250,mps,\"training of resnet50, batch 64\",0.5123,99.125\n"
+      "1,\"A, B\",250,mps,\"training of bert, sequences of 128\",0.9251,\n",
+      10, [](const std::string& text) { return ParseCollocations(text, "f"); });
 }
 
 TEST(AnyBytesTest, LearningFleets) {

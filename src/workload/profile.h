@@ -18,6 +18,9 @@ struct ProfilePoint {
   std::optional<double> utilization = {};  // 0 to 1.
   std::optional<double> memory_mib = {};   // Of all processes together.
   int row = 0;                             // Line of the file, for messages.
+  std::optional<double> p50_ms = {};
+  std::optional<double> p99_ms = {};
+  std::optional<double> power_w = {};  // Of the whole GPU meanwhile.
 };
 
 // What one model does on one partition size with this many processes running at

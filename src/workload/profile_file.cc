@@ -18,9 +18,9 @@ namespace divvy::workload {
 namespace {
 
 constexpr std::string_view kWhat = "a profile file";
-constexpr std::array<std::string_view, 10> kColumns = {
-    "model",  "partition",   "processes",  "batch", "latency_ms",
-    "p95_ms", "utilization", "memory_mib", "gpu",   "source"};
+constexpr std::array<std::string_view, 13> kColumns = {
+    "model",  "partition",   "processes",  "batch",   "latency_ms", "p50_ms", "p95_ms",
+    "p99_ms", "utilization", "memory_mib", "power_w", "gpu",        "source"};
 
 // Beyond these a number is a slip, whatever the hardware.
 constexpr IntRange kProcesses{1, 1'000};
@@ -28,6 +28,7 @@ constexpr IntRange kBatches{1, kLargestBatch};
 constexpr RealRange kMilliseconds{1e-6, 1e9};
 constexpr RealRange kShare{0, 1};
 constexpr RealRange kMebibytes{0, 1e9};
+constexpr RealRange kWatts{0, 1e6};
 
 struct Columns {
   explicit Columns(CsvReader& csv)
@@ -36,14 +37,18 @@ struct Columns {
         batch(csv.Require("batch", kWhat)),
         latency_ms(csv.Require("latency_ms", kWhat)),
         processes(csv.Find("processes")),
+        p50_ms(csv.Find("p50_ms")),
         p95_ms(csv.Find("p95_ms")),
+        p99_ms(csv.Find("p99_ms")),
         utilization(csv.Find("utilization")),
         memory_mib(csv.Find("memory_mib")),
+        power_w(csv.Find("power_w")),
         gpu(csv.Find("gpu")),
         source(csv.Find("source")) {}
 
   std::size_t model, partition, batch, latency_ms;
-  std::optional<std::size_t> processes, p95_ms, utilization, memory_mib, gpu, source;
+  std::optional<std::size_t> processes, p50_ms, p95_ms, p99_ms, utilization, memory_mib, power_w,
+      gpu, source;
 };
 
 struct Source {
@@ -75,7 +80,10 @@ void ReadRow(CsvReader& csv, const Columns& columns, Drafts& drafts) {
                            .p95_ms = csv.OptionalReal(columns.p95_ms, kMilliseconds),
                            .utilization = csv.OptionalReal(columns.utilization, kShare),
                            .memory_mib = csv.OptionalReal(columns.memory_mib, kMebibytes),
-                           .row = csv.line()};
+                           .row = csv.line(),
+                           .p50_ms = csv.OptionalReal(columns.p50_ms, kMilliseconds),
+                           .p99_ms = csv.OptionalReal(columns.p99_ms, kMilliseconds),
+                           .power_w = csv.OptionalReal(columns.power_w, kWatts)};
   const std::string gpu = OptionalName(csv, columns.gpu);
   const std::string source = OptionalName(csv, columns.source);
   if (!csv.ok()) return;
@@ -122,15 +130,18 @@ using M = const ModelProfile&;
 using C = const ProfileCurve&;
 using P = const ProfilePoint&;
 constexpr std::string_view kAlways = "\n";  // What no field says.
-constexpr std::array<Output, 10> kOutputs = {{
+constexpr std::array<Output, 13> kOutputs = {{
     {"model", [](M m, C, P) { return CsvField(m.model); }, kAlways},
     {"partition", [](M, C c, P) { return Describe(c.size); }, kAlways},
     {"processes", [](M, C c, P) { return std::to_string(c.processes); }, "1"},
     {"batch", [](M, C, P p) { return std::to_string(p.batch); }, kAlways},
     {"latency_ms", [](M, C, P p) { return Shortest(p.latency_ms); }, kAlways},
+    {"p50_ms", [](M, C, P p) { return Shortest(p.p50_ms); }, ""},
     {"p95_ms", [](M, C, P p) { return Shortest(p.p95_ms); }, ""},
+    {"p99_ms", [](M, C, P p) { return Shortest(p.p99_ms); }, ""},
     {"utilization", [](M, C, P p) { return Shortest(p.utilization); }, ""},
     {"memory_mib", [](M, C, P p) { return Shortest(p.memory_mib); }, ""},
+    {"power_w", [](M, C, P p) { return Shortest(p.power_w); }, ""},
     {"gpu", [](M m, C, P) { return CsvField(m.gpu); }, ""},
     {"source", [](M m, C, P) { return CsvField(m.source); }, ""},
 }};

@@ -22,8 +22,8 @@ struct ProfileFile {
 
 // Reads a profile file. `file_name` is for messages alone. Columns may stand in
 // any order; required are model, partition, batch, latency_ms; known besides are
-// processes, p95_ms, utilization, memory_mib, gpu, source. Any bytes give a value
-// or kInvalidArgument with "FILE:LINE: what is wrong, and what would be right".
+// processes, p50_ms, p95_ms, p99_ms, utilization, memory_mib, power_w, gpu, source. Any
+// bytes give a value or kInvalidArgument with "FILE:LINE: what is wrong, and what would be right".
 // Two rows for one point are an error that names both, and so are two sources in
 // one model on one GPU.
 [[nodiscard]] Result<ProfileFile> ParseProfiles(std::string_view text, std::string_view file_name);

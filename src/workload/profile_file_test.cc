@@ -32,6 +32,9 @@ void ExpectEqual(const ProfilePoint& a, const ProfilePoint& b) {
   EXPECT_EQ(a.p95_ms, b.p95_ms);
   EXPECT_EQ(a.utilization, b.utilization);
   EXPECT_EQ(a.memory_mib, b.memory_mib);
+  EXPECT_EQ(a.p50_ms, b.p50_ms);
+  EXPECT_EQ(a.p99_ms, b.p99_ms);
+  EXPECT_EQ(a.power_w, b.power_w);
 }
 
 // All but the rows, which are those of the file.
@@ -55,11 +58,12 @@ void ExpectEqual(const std::vector<ModelProfile>& a, const std::vector<ModelProf
 
 TEST(ProfileFileTest, ColumnsMayStandInAnyOrder) {
   const auto file = ParseProfiles(
-      "latency_ms,batch,model,partition,processes,source,gpu,p95_ms,utilization,memory_mib\n"
-      "20,8,vit,3g,2,\"us, today\",A100-80GB,22,0.5,900\n"
-      "4.5,1,vit,3g,,\"us, today\",A100-80GB,,,\n"
-      "9,4,vit,1g.10gb,1,\"us, today\",A100-80GB,,,\n"
-      "1,1,bert,7g,1,,,,,\n",
+      "latency_ms,batch,model,partition,processes,source,gpu,p95_ms,utilization,memory_mib,power_w,"
+      "p99_ms,p50_ms\n"
+      "20,8,vit,3g,2,\"us, today\",A100-80GB,22,0.5,900,310,23,19\n"
+      "4.5,1,vit,3g,,\"us, today\",A100-80GB,,,,,,\n"
+      "9,4,vit,1g.10gb,1,\"us, today\",A100-80GB,,,,,,\n"
+      "1,1,bert,7g,1,,,,,,,,\n",
       "p.csv");
   ASSERT_TRUE(file) << file.error().message;
   ASSERT_EQ(file->models.size(), 2U);
@@ -78,6 +82,9 @@ TEST(ProfileFileTest, ColumnsMayStandInAnyOrder) {
   EXPECT_EQ(point.p95_ms, 22);
   EXPECT_EQ(point.utilization, 0.5);
   EXPECT_EQ(point.memory_mib, 900);
+  EXPECT_EQ(point.p50_ms, 19);
+  EXPECT_EQ(point.p99_ms, 23);
+  EXPECT_EQ(point.power_w, 310);
   EXPECT_EQ(point.row, 2);
   EXPECT_EQ(vit.curves[0].points.front().p95_ms, std::nullopt);
   EXPECT_EQ(file->Find("vit"), &vit);
@@ -170,7 +177,10 @@ TEST(ProfileFileTest, RandomProfilesReadBackEqual) {
                                   .latency_ms = random.Exponential() + 1e-3,
                                   .p95_ms = maybe(random.Exponential() + 1e-3),
                                   .utilization = maybe(random.Uniform()),
-                                  .memory_mib = maybe(1e4 * random.Uniform())});
+                                  .memory_mib = maybe(1e4 * random.Uniform()),
+                                  .p50_ms = maybe(random.Exponential() + 1e-3),
+                                  .p99_ms = maybe(random.Exponential() + 1e-3),
+                                  .power_w = maybe(700 * random.Uniform())});
         }
         model.curves.push_back(std::move(curve));
       }

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "planner/advice.h"
+
+namespace divvy::planner {
+
+// What each mode would do to the jobs of a request. `demands` are theirs.
+[[nodiscard]] std::vector<ModeOutlook> OutlookOfModes(const AdviceRequest& request,
+                                                      const std::vector<Demand>& demands);
+
+// GiB that the jobs take as processes of their own; nothing when a job's is not known.
+[[nodiscard]] std::optional<double> MemoryTogether(const AdviceRequest& request);
+
+}  // namespace divvy::planner
