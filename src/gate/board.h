@@ -29,7 +29,8 @@ inline constexpr std::uint32_t kOpen = 1U << 20;
 // kNoProtection never does (and batch jobs then spare themselves the markers).
 inline constexpr std::uint32_t kNoProtection = 1000;
 
-enum class JobClass : std::uint32_t { kNone = 0, kLatency = 1, kBatch = 2 };
+// A job of class kLog writes a kernel log, and has no place on a board.
+enum class JobClass : std::uint32_t { kNone = 0, kLatency = 1, kBatch = 2, kLog = 3 };
 
 struct JobIdentity {
   JobClass job_class = JobClass::kNone;

@@ -92,7 +92,17 @@ void CostTable::Forget(std::uint64_t key) {
     entry.recent_ns.store(0, std::memory_order_relaxed);
     entry.samples.store(0, std::memory_order_relaxed);
     entry.launches.store(0, std::memory_order_relaxed);
+    entry.kind.store(0, std::memory_order_relaxed);
     return;
+  }
+}
+
+void CostTable::ForgetKinds() {
+  for (Cost& entry : entries_) {
+    // Read before it is written: after a fork every page written is a page copied.
+    if (entry.kind.load(std::memory_order_relaxed) == 0) continue;
+    entry.kind.store(0, std::memory_order_relaxed);
+    entry.samples.store(0, std::memory_order_relaxed);
   }
 }
 

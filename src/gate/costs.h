@@ -28,6 +28,7 @@ struct Cost {
       fill;  // thousandths of the block slots of the GPU; 1000 and more: all of it
   std::atomic<std::uint8_t>
       exempt;  // 1: never held back (collective operations: a waiting rank stops all others)
+  std::atomic<std::uint32_t> kind;  // in the kernel log: its index there and one; 0 while unknown
 };
 
 // A kernel that nobody has timed is taken for this.
@@ -62,6 +63,8 @@ class CostTable {
   // Forgets what was learned under `key`: its handle was given back and may come again for
   // something else.
   void Forget(std::uint64_t key);
+  // Forgets which kinds of the kernel log the entries are: it is another's from now on.
+  void ForgetKinds();
   [[nodiscard]] const Cost& At(std::uint32_t index) const { return entries_[index]; }
 
  private:

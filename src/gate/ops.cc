@@ -8,8 +8,6 @@
 namespace divvy::gate {
 namespace {
 
-constexpr const char* kHeading = "kernel\tgrid\tblock\tshared_bytes\tduration_us\tfill";
-
 // Cuts the next field off `*rest`; null when there is none.
 char* NextField(char** rest) { return strsep(rest, "\t"); }
 
@@ -91,7 +89,7 @@ bool KnownOps::Load(const char* path, char* error, unsigned error_size) {
     while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
       line[--length] = '\0';
     if (number == 1) {
-      good = strcmp(line, kHeading) == 0;
+      good = strcmp(line, kOpsHeading) == 0;
       if (!good)
         snprintf(error, error_size,
                  "%s:1: not a kernel profile: its first line must be the heading kernel, grid, "

@@ -12,6 +12,8 @@
 
 namespace divvy::gate {
 
+inline constexpr const char* kOpsHeading = "kernel\tgrid\tblock\tshared_bytes\tduration_us\tfill";
+
 struct KnownOp {
   std::uint64_t key = 0;
   std::uint32_t ns = 0;

@@ -46,6 +46,8 @@ void LoadDriver() {
   DIVVY_LOAD(cuOccupancyMaxActiveBlocksPerMultiprocessor);
   DIVVY_LOAD(cuKernelGetName);
   DIVVY_LOAD(cuFuncGetName);
+  DIVVY_LOAD(cuGraphGetNodes);
+  DIVVY_LOAD(cuGraphNodeGetType);
   DIVVY_LOAD(cuMemGetInfo_v2);
 #undef DIVVY_LOAD
 }

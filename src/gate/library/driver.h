@@ -33,6 +33,8 @@ struct Driver {
                                                               std::size_t);
   cuda::Result (*cuKernelGetName)(const char**, cuda::Kernel);
   cuda::Result (*cuFuncGetName)(const char**, cuda::Function);
+  cuda::Result (*cuGraphGetNodes)(cuda::Graph, cuda::GraphNode*, std::size_t*);
+  cuda::Result (*cuGraphNodeGetType)(cuda::GraphNode, int*);
   cuda::Result (*cuMemGetInfo_v2)(std::size_t*, std::size_t*);
 };
 

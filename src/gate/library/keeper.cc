@@ -115,9 +115,7 @@ void RingKeeper() {
   syscall(SYS_futex, &process.keeper_bell, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
-void StartKeeper() {
-  std::uint32_t expected = 0;
-  if (!process.keeper_runs.compare_exchange_strong(expected, 1)) return;
+bool StartThread(void* (*run)(void*)) {
   // Signals belong to the program's own threads.
   sigset_t all;
   sigset_t before;
@@ -128,12 +126,17 @@ void StartKeeper() {
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, kStackBytes);
   pthread_t thread{};
-  if (pthread_create(&thread, &attributes, Run, nullptr) != 0) {
-    process.keeper_runs.store(0);
-    Say("cannot start a thread: a dead job's gate may stay closed until it is reaped");
-  }
+  const bool started = pthread_create(&thread, &attributes, run, nullptr) == 0;
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
+}
+
+void StartKeeper() {
+  std::uint32_t expected = 0;
+  if (!process.keeper_runs.compare_exchange_strong(expected, 1) || StartThread(Run)) return;
+  process.keeper_runs.store(0);
+  Say("cannot start a thread: a dead job's gate may stay closed until it is reaped");
 }
 
 }  // namespace divvy::gate

@@ -1,11 +1,12 @@
 // The calls that start work on the GPU.
 
 #include "gate/library/hooks.h"
+#include "gate/library/log.h"
 #include "gate/library/occupancy.h"
+#include "gate/library/timing.h"
 #include "gate/turns.h"
 
 #include <time.h>
-#include <cstring>
 
 namespace divvy::gate {
 namespace {
@@ -23,48 +24,17 @@ StreamGauge& GaugeOf(GpuState& gpu, cuda::Stream stream) {
   return gpu.gauges[(bits ^ bits >> 8 ^ bits >> 16) % kGauges];
 }
 
-// Empty if the driver does not say.
-const char* NameOf(const Driver& driver, cuda::Function function) {
-  const char* name = nullptr;
-  if (driver.cuKernelGetName != nullptr)
-    driver.cuKernelGetName(&name, reinterpret_cast<cuda::Kernel>(function));
-  if (name == nullptr && driver.cuFuncGetName != nullptr) driver.cuFuncGetName(&name, function);
-  return name == nullptr ? "" : name;
-}
-
-// Collective operations of several GPUs: one that waits stops the others, perhaps on other
-// machines.
-bool IsCollective(const char* name) {
-  return strncmp(name, "nccl", 4) == 0 || strstr(name, "ncclKernel") != nullptr ||
-         strstr(name, "ncclDevKernel") != nullptr;
-}
-
-void Describe(const Driver& driver, const GpuState& gpu, const LaunchShape& shape,
-              cuda::Function function, Cost& cost) {
-  cost.fill.store(1000, std::memory_order_relaxed);
+// What is known of a kind that is new.
+void Introduce(const Driver& driver, const GpuState& gpu, const LaunchShape& shape,
+               cuda::Function function, Cost& cost) {
+  const Described described = Describe(driver, gpu, shape, function);
+  cost.fill.store(described.facts.fill, std::memory_order_relaxed);
+  cost.exempt.store(described.facts.exempt, std::memory_order_relaxed);
   if (function == nullptr) return;
-  const char* name = NameOf(driver, function);
-  cost.exempt.store(IsCollective(name) ? 1 : 0, std::memory_order_relaxed);
-  if (const KnownOp* known = process.known.Find(OpKey(name, shape)); known != nullptr) {
-    cost.ns.store(known->ns, std::memory_order_relaxed);
-    cost.fill.store(known->fill, std::memory_order_relaxed);
-    return;
-  }
-  const std::uint64_t threads =
-      static_cast<std::uint64_t>(shape.block[0]) * shape.block[1] * shape.block[2];
-  const std::uint64_t blocks =
-      static_cast<std::uint64_t>(shape.grid[0]) * shape.grid[1] * shape.grid[2];
-  int per_multiprocessor = 0;
-  if (driver.cuOccupancyMaxActiveBlocksPerMultiprocessor == nullptr ||
-      driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, function,
-                                                         static_cast<int>(threads),
-                                                         shape.shared_bytes) != cuda::kSuccess ||
-      per_multiprocessor <= 0 || gpu.multiprocessors == 0) {
-    return;
-  }
-  const std::uint64_t fill =
-      blocks * 1000 / (static_cast<std::uint64_t>(per_multiprocessor) * gpu.multiprocessors);
-  cost.fill.store(static_cast<std::uint16_t>(fill > 1000 ? 1000 : fill), std::memory_order_relaxed);
+  const KnownOp* known = process.known.Find(OpKey(described.name, shape));
+  if (known == nullptr) return;
+  cost.ns.store(known->ns, std::memory_order_relaxed);
+  cost.fill.store(known->fill, std::memory_order_relaxed);
 }
 
 void WaitOnHost(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::uint32_t job_class) {
@@ -120,42 +90,6 @@ void PutMarker(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::ui
   if (put) gpu.slot->markers.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Reads the timings that are ready. Under the sampling lock.
-void Harvest(const Driver& driver, GpuState& gpu) {
-  const RelaxedCapture relaxed(driver);
-  for (Sample& sample : gpu.samples) {
-    if (sample.cost == nullptr || driver.cuEventQuery(sample.end) == cuda::kNotReady) continue;
-    float ms = 0.0F;
-    if (driver.cuEventElapsedTime(&ms, sample.begin, sample.end) == cuda::kSuccess) {
-      const float ns = ms * 1e6F - static_cast<float>(gpu.sample_overhead_ns);
-      Learn(*sample.cost, ns < 1.0F   ? 1U
-                          : ns > 4e9F ? 4'000'000'000U
-                                      : static_cast<std::uint32_t>(ns));
-    }
-    sample.cost = nullptr;
-  }
-}
-
-// Begins to time a launch; null if another thread is at it or all events are in use.
-Sample* BeginSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, Cost& cost) {
-  if (gpu.sampling.exchange(1, std::memory_order_acquire) != 0) return nullptr;
-  Sample& sample = gpu.samples[gpu.next_sample % kSamples];
-  if (gpu.next_sample % 16 == 0 || sample.cost != nullptr) Harvest(driver, gpu);
-  if (sample.cost == nullptr && sample.begin != nullptr &&
-      driver.cuEventRecord(sample.begin, stream) == cuda::kSuccess) {
-    ++gpu.next_sample;
-    sample.cost = &cost;
-    return &sample;
-  }
-  gpu.sampling.store(0, std::memory_order_release);
-  return nullptr;
-}
-
-void EndSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, Sample& sample) {
-  if (driver.cuEventRecord(sample.end, stream) != cuda::kSuccess) sample.cost = nullptr;
-  gpu.sampling.store(0, std::memory_order_release);
-}
-
 void TakeTurns(GpuState& gpu) {
   const std::uint64_t ns = gpu.account_ns.exchange(0, std::memory_order_relaxed);
   Slot& slot = *gpu.slot;
@@ -198,7 +132,7 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
   bool fresh = false;
   Cost* cost = process.costs.Find(KeyOf(shape), &fresh);
   if (cost == nullptr) return call();
-  if (fresh) Describe(driver, gpu, shape, function, *cost);
+  if (fresh) Introduce(driver, gpu, shape, function, *cost);
   const std::uint32_t ns = ChargedNs(*cost);
   if (gpu.account_ns.fetch_add(ns, std::memory_order_relaxed) + ns >= kAccountNs &&
       cost->exempt.load() == 0)
@@ -212,7 +146,31 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
   Sample* sample = nullptr;
   const bool others = gpu.board->batch_jobs.load(std::memory_order_relaxed) > 1;
   if (WantsSample(*cost, others) && process.captures.load(std::memory_order_relaxed) == 0)
-    sample = BeginSample(driver, gpu, stream, *cost);
+    sample = BeginSample(driver, gpu, stream, {.cost = cost});
+  const cuda::Result result = call();
+  if (sample != nullptr) EndSample(driver, gpu, stream, *sample);
+  return result;
+}
+
+// Under the kernel log: counted, and timed now and then.
+template <typename Call>
+cuda::Result LaunchLogged(const Driver& driver, GpuState& gpu, const LaunchShape& shape,
+                          cuda::Function function, cuda::Stream stream, Call call) {
+  const LoggedKind logged = KindOf(driver, gpu, shape, function);
+  if (logged.kind == nullptr) {
+    process.log->unnoted.fetch_add(1, std::memory_order_relaxed);
+    return call();
+  }
+  const std::uint64_t before = logged.kind->launches.fetch_add(1, std::memory_order_relaxed);
+  const std::uint32_t samples = logged.cost->samples.load(std::memory_order_relaxed);
+  if (!process.pace.IsTurn(logged.cost->key.load(std::memory_order_relaxed), before, samples) ||
+      process.captures.load(std::memory_order_relaxed) != 0)
+    return call();
+  Sample* sample = BeginSample(driver, gpu, stream,
+                               {.cost = logged.cost,
+                                .kind = logged.kind,
+                                .stream = stream,
+                                .first = samples < OpsPace::kFirstSamples});
   const cuda::Result result = call();
   if (sample != nullptr) EndSample(driver, gpu, stream, *sample);
   return result;
@@ -230,6 +188,8 @@ cuda::Result Launch(const LaunchShape& shape, cuda::Function function, cuda::Str
   }
   GpuState* gpu = CurrentGpu(*driver);
   if (gpu == nullptr) return call();
+  if (process.settings.job.job_class == JobClass::kLog)
+    return LaunchLogged(*driver, *gpu, shape, function, stream, call);
   gpu->slot->launches.fetch_add(1, std::memory_order_relaxed);
   if (function == nullptr) gpu->slot->graphs.fetch_add(1, std::memory_order_relaxed);
   if (process.settings.job.job_class == JobClass::kBatch)
@@ -307,6 +267,23 @@ DIVVY_LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, OwnDefault)
   }
 DIVVY_LAUNCH_GRAPH(cuGraphLaunch, )
 DIVVY_LAUNCH_GRAPH(cuGraphLaunch_ptsz, OwnDefault)
+
+#define DIVVY_INSTANTIATE(name, parameters, ...)                         \
+  DIVVY_HOOK cuda::Result name(cuda::GraphExec* exec, cuda::Graph graph, \
+                               DIVVY_UNPACK parameters) {                \
+    DIVVY_REAL(name);                                                    \
+    const cuda::Result result = real(exec, graph, __VA_ARGS__);          \
+    if (result == cuda::kSuccess) Instantiated(*exec, graph);            \
+    return result;                                                       \
+  }
+#define DIVVY_UNPACK(...) __VA_ARGS__
+DIVVY_INSTANTIATE(cuGraphInstantiate, (cuda::GraphNode * node, char* log, std::size_t size), node,
+                  log, size)
+DIVVY_INSTANTIATE(cuGraphInstantiate_v2, (cuda::GraphNode * node, char* log, std::size_t size),
+                  node, log, size)
+DIVVY_INSTANTIATE(cuGraphInstantiateWithFlags, (unsigned long long flags), flags)
+DIVVY_INSTANTIATE(cuGraphInstantiateWithParams, (void* parameters), parameters)
+DIVVY_INSTANTIATE(cuGraphInstantiateWithParams_ptsz, (void* parameters), parameters)
 
 DIVVY_HOOK cuda::Result cuGraphExecDestroy(cuda::GraphExec graph) {
   DIVVY_REAL(cuGraphExecDestroy);

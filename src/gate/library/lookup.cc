@@ -16,6 +16,8 @@ namespace divvy::gate {
   X(cuLaunchKernel) X(cuLaunchKernel_ptsz) X(cuLaunchKernelEx) X(cuLaunchKernelEx_ptsz)         \
   X(cuLaunchCooperativeKernel) X(cuLaunchCooperativeKernel_ptsz) X(cuGraphLaunch)               \
   X(cuGraphLaunch_ptsz) X(cuGraphExecDestroy) X(cuDevicePrimaryCtxReset)                        \
+  X(cuGraphInstantiate) X(cuGraphInstantiate_v2) X(cuGraphInstantiateWithFlags)                 \
+  X(cuGraphInstantiateWithParams) X(cuGraphInstantiateWithParams_ptsz)                          \
   X(cuDevicePrimaryCtxReset_v2) X(cuStreamBeginCapture) X(cuStreamBeginCapture_ptsz)            \
   X(cuStreamBeginCapture_v2) X(cuStreamBeginCapture_v2_ptsz) X(cuStreamBeginCaptureToGraph)     \
   X(cuStreamBeginCaptureToGraph_ptsz) X(cuStreamEndCapture) X(cuStreamEndCapture_ptsz)          \

@@ -50,7 +50,7 @@ GpuState* CountedGpu() {
 std::uint64_t Quota() { return process.settings.job.memory_quota; }
 
 void ShowMemory() {
-  if (GpuState* gpu = CountedGpu(); gpu != nullptr)
+  if (GpuState* gpu = CountedGpu(); gpu != nullptr && gpu->slot != nullptr)
     gpu->slot->memory_bytes.store(held_bytes.load(), std::memory_order_relaxed);
 }
 

@@ -1,5 +1,6 @@
+#include "gate/library/log.h"
 #include "gate/library/occupancy.h"
-#include "gate/library/state.h"
+#include "gate/library/timing.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,6 +15,7 @@ namespace divvy::gate {
 
 ProcessState process;
 alignas(4096) ProgressMark progress_marks[kDevices][kThreads];
+HoldWord holds[kDevices];
 
 namespace {
 
@@ -36,6 +38,7 @@ JobClass ClassByName(const char* name) {
   if (name == nullptr || *name == '\0') return JobClass::kNone;
   if (strcmp(name, "latency") == 0) return JobClass::kLatency;
   if (strcmp(name, "batch") == 0) return JobClass::kBatch;
+  if (strcmp(name, "log") == 0) return JobClass::kLog;
   Say("DIVVY_CLASS=%s: must be latency or batch; this job is not gated", name);
   return JobClass::kNone;
 }
@@ -64,6 +67,7 @@ void AfterForkInChild() {
     if (gpu.board != nullptr) CloseBoard(gpu.board);
     memset(static_cast<void*>(&gpu), 0, sizeof gpu);
   }
+  DropLog();
   for (std::atomic<std::uint32_t>& taken : process.thread_taken) taken.store(0);
   own_thread = 0;
   pthread_setspecific(thread_key, nullptr);
@@ -85,6 +89,9 @@ void Configure() {
   if (const char* directory = getenv("DIVVY_BOARD_DIR"); directory != nullptr && *directory != '\0')
     settings.board_directory = directory;
   settings.report = getenv("DIVVY_REPORT");
+  settings.log_directory = getenv("DIVVY_LOG");
+  settings.log_cost_ppm =
+      static_cast<std::uint32_t>(Number("DIVVY_LOG_COST_PPM", kDefaultOpsCostPpm));
   if (const char* ops = getenv("DIVVY_OPS"); ops != nullptr && *ops != '\0') {
     char error[512] = "";
     const bool loaded = process.known.Load(ops, error, sizeof error);
@@ -92,21 +99,6 @@ void Configure() {
   }
   pthread_key_create(&thread_key, ReleaseThread);
   pthread_atfork(nullptr, nullptr, AfterForkInChild);
-}
-
-// The board in the address space of the GPU, or 0 and the reason on stderr.
-cuda::DevicePointer MapForGpu(const Driver& driver, void* memory, std::size_t bytes) {
-  if (driver.cuMemHostRegister_v2 == nullptr || driver.cuStreamWaitValue32_v2 == nullptr ||
-      driver.cuStreamWriteValue32_v2 == nullptr) {
-    return 0;
-  }
-  const cuda::Result registered = driver.cuMemHostRegister_v2(
-      memory, bytes, cuda::kHostRegisterDeviceMap | cuda::kHostRegisterPortable);
-  cuda::DevicePointer pointer = 0;
-  if (registered != cuda::kSuccess ||
-      driver.cuMemHostGetDevicePointer_v2(&pointer, memory, 0) != cuda::kSuccess)
-    return 0;
-  return pointer;
 }
 
 // Some drivers have the call and refuse it.
@@ -121,40 +113,13 @@ bool TakesWaits(const Driver& driver, const GpuState& gpu) {
   return taken;
 }
 
-// How much longer than its kernel a pair of events measures: the least of a few pairs with nothing
-// between.
-std::uint32_t MeasureOverhead(const Driver& driver, GpuState& gpu) {
-  for (Sample& sample : gpu.samples) {
-    if (driver.cuEventCreate(&sample.begin, 0) != cuda::kSuccess ||
-        driver.cuEventCreate(&sample.end, 0) != cuda::kSuccess)
-      return 0;
-  }
-  cuda::Stream stream = nullptr;
-  if (driver.cuStreamCreate(&stream, cuda::kStreamNonBlocking) != cuda::kSuccess) return 0;
-  float least = 1.0F;
-  for (int i = 0; i < 8; ++i) {
-    driver.cuEventRecord(gpu.samples[i].begin, stream);
-    driver.cuEventRecord(gpu.samples[i].end, stream);
-  }
-  driver.cuStreamSynchronize(stream);
-  for (int i = 0; i < 8; ++i) {
-    float ms = 0.0F;
-    if (driver.cuEventElapsedTime(&ms, gpu.samples[i].begin, gpu.samples[i].end) ==
-            cuda::kSuccess &&
-        ms < least)
-      least = ms;
-  }
-  driver.cuStreamDestroy_v2(stream);
-  return least < 0.1F ? static_cast<std::uint32_t>(least * 1e6F) : 0;
-}
-
 void PrepareBatch(const Driver& driver, GpuState& gpu) {
   gpu.board_on_gpu = MapForGpu(driver, gpu.board, sizeof(Board));
   if (gpu.board_on_gpu != 0 && !TakesWaits(driver, gpu)) gpu.board_on_gpu = 0;
   const bool on_device = gpu.board_on_gpu != 0;
   gpu.mode.store(on_device ? GateMode::kDevice : GateMode::kHost);
   gpu.interval_ns.store(kMarkerIntervalNs);
-  gpu.sample_overhead_ns = MeasureOverhead(driver, gpu);
+  PrepareTiming(driver, gpu);
   if (!on_device) {
     for (cuda::Event& event : gpu.host_marks)
       driver.cuEventCreate(&event, cuda::kEventDisableTiming);
@@ -205,6 +170,10 @@ bool OpenAndJoin(const Driver& driver, GpuState& gpu) {
 
 void JoinGpu(const Driver& driver, GpuState& gpu) {
   const RelaxedCapture relaxed(driver);
+  if (process.settings.job.job_class == JobClass::kLog) {
+    gpu.phase.store(JoinLog(driver, gpu) ? kJoined : kOff, std::memory_order_release);
+    return;
+  }
   if (!OpenAndJoin(driver, gpu)) {
     gpu.phase.store(kOff, std::memory_order_release);
     return;
@@ -241,7 +210,7 @@ void Report(FILE* out) {
   }
   static const char* const kModes[] = {"unknown", "device", "host", "pass"};
   for (const GpuState& gpu : process.gpus) {
-    if (gpu.phase.load() != kJoined) continue;
+    if (gpu.phase.load() != kJoined || gpu.slot == nullptr) continue;
     fprintf(out,
             "divvy: GPU %d: mode %s, %llu markers, gate closed for %.1f ms by this job, %llu "
             "requests, p99 %.3f ms, opened by others %llu times\n",
@@ -274,7 +243,7 @@ __attribute__((destructor)) void AtExit() {
     }
   }
   for (GpuState& gpu : process.gpus) {
-    if (gpu.phase.exchange(kOff) != kJoined) continue;
+    if (gpu.phase.exchange(kOff) != kJoined || gpu.board == nullptr) continue;
     StopPublishing(gpu);  // other threads may still be in a call
     Leave(gpu.board, gpu.slot_index);
     RemoveIfEmpty(gpu.board, gpu.board_path);
@@ -292,15 +261,32 @@ void Say(const char* format, ...) {
   dprintf(STDERR_FILENO, "divvy: %s\n", line);
 }
 
+cuda::DevicePointer MapForGpu(const Driver& driver, void* memory, std::size_t bytes) {
+  if (driver.cuMemHostRegister_v2 == nullptr || driver.cuStreamWaitValue32_v2 == nullptr ||
+      driver.cuStreamWriteValue32_v2 == nullptr) {
+    return 0;
+  }
+  const cuda::Result registered = driver.cuMemHostRegister_v2(
+      memory, bytes, cuda::kHostRegisterDeviceMap | cuda::kHostRegisterPortable);
+  cuda::DevicePointer pointer = 0;
+  if (registered != cuda::kSuccess ||
+      driver.cuMemHostGetDevicePointer_v2(&pointer, memory, 0) != cuda::kSuccess)
+    return 0;
+  return pointer;
+}
+
 void ForgetGpu(cuda::Device device) {
   if (device < 0 || device >= kDevices) return;
   GpuState& gpu = process.gpus[device];
   std::uint32_t expected = kJoined;
   if (!gpu.phase.compare_exchange_strong(expected, kJoining)) return;
-  StopPublishing(gpu);
-  Leave(gpu.board, gpu.slot_index);
+  if (gpu.board != nullptr) {
+    StopPublishing(gpu);
+    Leave(gpu.board, gpu.slot_index);
+  }
   // The board stays mapped: the keeper may be looking at it.
   for (Sample& sample : gpu.samples) sample = {};
+  gpu.samples_out = 0;
   for (Worker& worker : gpu.workers) {
     worker.active = 0;
     worker.waiting = 0;
@@ -315,12 +301,15 @@ void ForgetGpu(cuda::Device device) {
   gpu.phase.store(kUnseen, std::memory_order_release);
 }
 
-GpuState* CurrentGpu(const Driver& driver) {
+void ReadSettings() {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  if (process.configured.load(std::memory_order_acquire) == 0) {
-    pthread_once(&once, Configure);
-    process.configured.store(1, std::memory_order_release);
-  }
+  if (process.configured.load(std::memory_order_acquire) != 0) return;
+  pthread_once(&once, Configure);
+  process.configured.store(1, std::memory_order_release);
+}
+
+GpuState* CurrentGpu(const Driver& driver) {
+  ReadSettings();
   if (process.settings.job.job_class == JobClass::kNone) return nullptr;
   int device = 0;
   int count = process.device_count.load(std::memory_order_relaxed);

@@ -12,6 +12,8 @@
 #include "gate/library/driver.h"
 #include "gate/marking.h"
 #include "gate/ops.h"
+#include "gate/ops_log.h"
+#include "gate/ops_pace.h"
 #include "gate/slo.h"
 
 #include <atomic>
@@ -28,12 +30,23 @@ struct Settings {
   std::uint32_t openness = 0;  // of a latency job without an SLO
   const char* board_directory = "/dev/shm";
   const char* report = nullptr;
+  const char* log_directory = nullptr;  // of a job of class log
+  std::uint32_t log_cost_ppm = kDefaultOpsCostPpm;
+};
+
+// What is timed.
+struct Timed {
+  Cost* cost = nullptr;
+  // For the kernel log, as often as its pace allows; null in jobs of other classes.
+  const OpKind* kind = nullptr;
+  cuda::Stream stream = nullptr;
+  bool first = false;  // one of the first of its kind
 };
 
 // A kernel being timed.
 struct Sample {
   cuda::Event begin, end;
-  Cost* cost;  // null: free
+  Timed timed;  // without a cost: free
 };
 
 // One thread of a latency job on one GPU.
@@ -69,6 +82,15 @@ struct GpuState {
   Sample samples[kSamples];
   std::uint32_t next_sample;
   std::uint32_t sample_overhead_ns;
+  std::atomic<std::uint32_t> samples_out;  // being timed; changed under the lock
+
+  // Log: a stream is held until what is timed is all submitted, and an event whose time is known.
+  cuda::DevicePointer hold_on_gpu;           // its word in holds; 0: streams are not held
+  std::atomic<std::uint32_t> hold_number;    // of the last hold; over when its word says so
+  std::atomic<std::uint64_t> held_since_ns;  // 0: nothing is held
+  cuda::Event clock_event;
+  std::uint64_t clock_ns;
+  std::uint64_t harvested_ns;  // when timings were last read after a wait; under the sampling lock
   std::atomic<std::uint64_t> account_ns;  // GPU time not yet on the board
   cuda::Event host_marks[4];              // in host mode: markers under way
   std::atomic<std::uint32_t> host_mark;
@@ -113,6 +135,8 @@ struct ProcessState {
   std::atomic<std::uint32_t> thread_taken[kThreads];
   CostTable costs;
   KnownOps known;
+  OpsLog* log;  // of a job of class log: set before its first GPU is joined
+  OpsPace pace;
   Coverage coverage;
   std::atomic<std::uint32_t> keeper_runs;
   std::atomic<std::uint32_t> keeper_bell;  // a futex
@@ -124,10 +148,22 @@ struct alignas(64) ProgressMark {
   std::atomic<std::uint32_t> passed;
 };
 extern ProgressMark progress_marks[kDevices][kThreads];
+// Words that held streams wait for, a page each, written by the CPU.
+struct alignas(4096) HoldWord {
+  std::atomic<std::uint32_t> over;
+};
+extern HoldWord holds[kDevices];
+
+// Reads the settings, once: before that, the job is of no class.
+void ReadSettings();
 
 // The GPU of the calling thread's context, joined to its board; null if the gate has nothing to do
 // there.
 GpuState* CurrentGpu(const Driver& driver);
+
+// Memory of ours in the address space of the GPU; 0 if it cannot be, or waits on memory are not to
+// be had.
+cuda::DevicePointer MapForGpu(const Driver& driver, void* memory, std::size_t bytes);
 
 // The device's context is gone, and what was prepared in it: the next launch joins anew.
 void ForgetGpu(cuda::Device device);
@@ -143,5 +179,7 @@ void Say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 // Rings for the keeper: the rest of a latency job has begun.
 void RingKeeper();
 void StartKeeper();
+// Starts a thread of the library's own; false if there is none to be had.
+bool StartThread(void* (*run)(void*));
 
 }  // namespace divvy::gate

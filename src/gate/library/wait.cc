@@ -3,6 +3,7 @@
 
 #include "gate/library/hooks.h"
 #include "gate/library/occupancy.h"
+#include "gate/library/timing.h"
 
 #include <cstdlib>
 
@@ -29,6 +30,12 @@ GpuState* WatchedGpu() {
   if (process.settings.job.job_class != JobClass::kLatency) return nullptr;
   const Driver* driver = RealDriver();
   return driver == nullptr ? nullptr : CurrentGpu(*driver);
+}
+
+// What a wait answers in a job that is not watched.
+cuda::Result Unwatched(cuda::Result result) {
+  ReadTimings();
+  return result;
 }
 
 void Recorded(cuda::Event event, cuda::Stream stream) {
@@ -88,7 +95,7 @@ extern "C" {
   DIVVY_HOOK cuda::Result name(cuda::Stream stream) {                                  \
     DIVVY_REAL(name);                                                                  \
     GpuState* gpu = WatchedGpu();                                                      \
-    if (gpu == nullptr) return real(stream);                                           \
+    if (gpu == nullptr) return Unwatched(real(stream));                                \
     Waiting waiting(gpu);                                                              \
     const cuda::Result result = real(stream);                                          \
     result == cuda::kSuccess ? waiting.StreamDone(stream_of(stream)) : waiting.Over(); \
@@ -100,7 +107,7 @@ DIVVY_STREAM_SYNCHRONIZE(cuStreamSynchronize_ptsz, OwnDefault)
 DIVVY_HOOK cuda::Result cuCtxSynchronize() {
   DIVVY_REAL(cuCtxSynchronize);
   GpuState* gpu = WatchedGpu();
-  if (gpu == nullptr) return real();
+  if (gpu == nullptr) return Unwatched(real());
   Waiting waiting(gpu);
   const cuda::Result result = real();
   result == cuda::kSuccess ? waiting.ContextDone() : waiting.Over();
@@ -110,7 +117,7 @@ DIVVY_HOOK cuda::Result cuCtxSynchronize() {
 DIVVY_HOOK cuda::Result cuCtxSynchronize_v2(cuda::Context context) {
   DIVVY_REAL(cuCtxSynchronize_v2);
   GpuState* gpu = WatchedGpu();
-  if (gpu == nullptr) return real(context);
+  if (gpu == nullptr) return Unwatched(real(context));
   Waiting waiting(gpu);
   const cuda::Result result = real(context);
   result == cuda::kSuccess ? waiting.ContextDone() : waiting.Over();
@@ -120,7 +127,7 @@ DIVVY_HOOK cuda::Result cuCtxSynchronize_v2(cuda::Context context) {
 DIVVY_HOOK cuda::Result cuEventSynchronize(cuda::Event event) {
   DIVVY_REAL(cuEventSynchronize);
   GpuState* gpu = WatchedGpu();
-  if (gpu == nullptr) return real(event);
+  if (gpu == nullptr) return Unwatched(real(event));
   const Covered covered = CoveredBy(*gpu, event);
   Waiting waiting(gpu);
   const cuda::Result result = real(event);
@@ -190,7 +197,7 @@ DIVVY_EVENT_RECORD_FLAGS(cuEventRecordWithFlags_ptsz, OwnDefault)
   DIVVY_HOOK cuda::Result name(void* to, cuda::DevicePointer from, std::size_t bytes) { \
     DIVVY_REAL(name);                                                                   \
     GpuState* gpu = WatchedGpu();                                                       \
-    if (gpu == nullptr) return real(to, from, bytes);                                   \
+    if (gpu == nullptr) return Unwatched(real(to, from, bytes));                        \
     Waiting waiting(gpu);                                                               \
     const cuda::Result result = real(to, from, bytes);                                  \
     result == cuda::kSuccess ? waiting.StreamDone(default_stream) : waiting.Over();     \
@@ -204,7 +211,7 @@ DIVVY_COPY_TO_HOST(cuMemcpyDtoH_v2_ptds, cuda::PerThreadStream())
                                std::size_t bytes) {                                 \
     DIVVY_REAL(name);                                                               \
     GpuState* gpu = WatchedGpu();                                                   \
-    if (gpu == nullptr) return real(to, from, bytes);                               \
+    if (gpu == nullptr) return Unwatched(real(to, from, bytes));                    \
     Waiting waiting(gpu);                                                           \
     const cuda::Result result = real(to, from, bytes);                              \
     result == cuda::kSuccess ? waiting.StreamDone(default_stream) : waiting.Over(); \

@@ -1,0 +1,216 @@
+#include "gate/library/timing.h"
+
+#include <cstring>
+
+namespace divvy::gate {
+namespace {
+
+// Pairs of events with nothing between them, of which the least tells the overhead.
+constexpr int kEmptyPairs = 8;
+// Elapsed times are floats in milliseconds: after a second they are good to 60 ns.
+constexpr float kClockMs = 1000.0F;
+// Programs may wait thousands of times a second; timings need not be read as often.
+constexpr std::uint64_t kReadEveryNs = 200'000;
+
+// Empty if the driver does not say.
+const char* NameOf(const Driver& driver, cuda::Function function) {
+  const char* name = nullptr;
+  if (driver.cuKernelGetName != nullptr)
+    driver.cuKernelGetName(&name, reinterpret_cast<cuda::Kernel>(function));
+  if (name == nullptr && driver.cuFuncGetName != nullptr) driver.cuFuncGetName(&name, function);
+  return name == nullptr ? "" : name;
+}
+
+// Collective operations of several GPUs: one that waits stops the others, perhaps on other
+// machines.
+bool IsCollective(const char* name) {
+  return strncmp(name, "nccl", 4) == 0 || strstr(name, "ncclKernel") != nullptr ||
+         strstr(name, "ncclDevKernel") != nullptr;
+}
+
+// Holds the stream until Release, so that what is submitted meanwhile runs without gaps: on an idle
+// GPU a pair of events would measure how long the CPU takes to launch. False if it cannot be.
+bool Hold(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
+  if (gpu.hold_on_gpu == 0) return false;
+  const std::uint32_t number = gpu.hold_number.load(std::memory_order_relaxed) + 1;
+  gpu.hold_number.store(number, std::memory_order_relaxed);
+  gpu.held_since_ns.store(NowNs(), std::memory_order_release);
+  if (driver.cuStreamWaitValue32_v2(stream, gpu.hold_on_gpu, number, cuda::kWaitValueGeq) ==
+      cuda::kSuccess)
+    return true;
+  ReleaseHold(gpu);
+  return false;
+}
+
+// An event whose time is known by our clock as well. 0 if there is none.
+void StartClock(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
+  gpu.clock_ns = 0;
+  if (driver.cuEventCreate(&gpu.clock_event, 0) != cuda::kSuccess ||
+      driver.cuEventRecord(gpu.clock_event, stream) != cuda::kSuccess ||
+      driver.cuStreamSynchronize(stream) != cuda::kSuccess)
+    return;
+  gpu.clock_ns = NowNs();
+}
+
+// Under the sampling lock.
+void LogSample(const Driver& driver, GpuState& gpu, Sample& sample, std::uint32_t duration_ns) {
+  float since_ms = 0.0F;
+  if (gpu.clock_ns == 0 ||
+      driver.cuEventElapsedTime(&since_ms, gpu.clock_event, sample.begin) != cuda::kSuccess)
+    return;
+  const auto start_ns = static_cast<std::uint64_t>(static_cast<std::int64_t>(gpu.clock_ns) +
+                                                   static_cast<std::int64_t>(since_ms * 1e6F));
+  PushOpSample(*process.log,
+               {.start_ns = start_ns,
+                .stream = reinterpret_cast<std::uintptr_t>(sample.timed.stream),
+                .duration_ns = duration_ns,
+                .kind = static_cast<std::uint16_t>(sample.timed.kind - process.log->kinds),
+                .device = static_cast<std::uint16_t>(gpu.index)});
+  if (since_ms < kClockMs) return;
+  // From now on time counts from here; the old event takes the sample's place.
+  cuda::Event old = gpu.clock_event;
+  gpu.clock_event = sample.begin;
+  gpu.clock_ns = start_ns;
+  sample.begin = old;
+}
+
+// Reads the timings that are ready. Under the sampling lock.
+void Harvest(const Driver& driver, GpuState& gpu) {
+  const RelaxedCapture relaxed(driver);
+  for (Sample& sample : gpu.samples) {
+    if (sample.timed.cost == nullptr || driver.cuEventQuery(sample.end) == cuda::kNotReady)
+      continue;
+    float ms = 0.0F;
+    if (driver.cuEventElapsedTime(&ms, sample.begin, sample.end) == cuda::kSuccess) {
+      const float ns = ms * 1e6F - static_cast<float>(gpu.sample_overhead_ns);
+      const std::uint32_t measured = ns < 1.0F   ? 1U
+                                     : ns > 4e9F ? 4'000'000'000U
+                                                 : static_cast<std::uint32_t>(ns);
+      Learn(*sample.timed.cost, measured);
+      if (sample.timed.kind != nullptr) LogSample(driver, gpu, sample, measured);
+    }
+    sample.timed.cost = nullptr;
+    gpu.samples_out.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace
+
+void ReleaseHold(GpuState& gpu) {
+  gpu.held_since_ns.store(0, std::memory_order_relaxed);
+  holds[gpu.index].over.store(gpu.hold_number.load(std::memory_order_relaxed),
+                              std::memory_order_release);
+}
+
+Described Describe(const Driver& driver, const GpuState& gpu, const LaunchShape& shape,
+                   cuda::Function function) {
+  Described described;
+  OpFacts& facts = described.facts;
+  facts.shape = shape;
+  facts.multiprocessors = gpu.multiprocessors;
+  if (function == nullptr) {
+    facts.is_graph = 1;
+    return described;
+  }
+  described.name = NameOf(driver, function);
+  facts.exempt = IsCollective(described.name) ? 1 : 0;
+  const std::uint64_t threads =
+      static_cast<std::uint64_t>(shape.block[0]) * shape.block[1] * shape.block[2];
+  const std::uint64_t blocks =
+      static_cast<std::uint64_t>(shape.grid[0]) * shape.grid[1] * shape.grid[2];
+  int per_multiprocessor = 0;
+  if (driver.cuOccupancyMaxActiveBlocksPerMultiprocessor == nullptr ||
+      driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, function,
+                                                         static_cast<int>(threads),
+                                                         shape.shared_bytes) != cuda::kSuccess ||
+      per_multiprocessor <= 0 || gpu.multiprocessors == 0) {
+    return described;
+  }
+  facts.blocks_per_multiprocessor = static_cast<std::uint32_t>(per_multiprocessor);
+  const std::uint64_t fill =
+      blocks * 1000 / (static_cast<std::uint64_t>(per_multiprocessor) * gpu.multiprocessors);
+  facts.fill = static_cast<std::uint16_t>(fill > 1000 ? 1000 : fill);
+  return described;
+}
+
+std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu) {
+  for (Sample& sample : gpu.samples) {
+    if (driver.cuEventCreate(&sample.begin, 0) != cuda::kSuccess ||
+        driver.cuEventCreate(&sample.end, 0) != cuda::kSuccess)
+      return 0;
+  }
+  cuda::Stream stream = nullptr;
+  if (driver.cuStreamCreate(&stream, cuda::kStreamNonBlocking) != cuda::kSuccess) return 0;
+  const bool logs = process.settings.job.job_class == JobClass::kLog;
+  if (logs) {
+    holds[gpu.index].over.store(0);
+    gpu.hold_number.store(0);
+    gpu.hold_on_gpu = MapForGpu(driver, &holds[gpu.index], sizeof holds[gpu.index]);
+    if (!Hold(driver, gpu, stream)) gpu.hold_on_gpu = 0;
+  }
+  const std::uint64_t before = NowNs();
+  for (int i = 0; i < kEmptyPairs; ++i) {
+    driver.cuEventRecord(gpu.samples[i].begin, stream);
+    driver.cuEventRecord(gpu.samples[i].end, stream);
+  }
+  const std::uint64_t recorded = NowNs();
+  ReleaseHold(gpu);
+  driver.cuStreamSynchronize(stream);
+  float least = 1.0F;
+  for (int i = 0; i < kEmptyPairs; ++i) {
+    float ms = 0.0F;
+    if (driver.cuEventElapsedTime(&ms, gpu.samples[i].begin, gpu.samples[i].end) ==
+            cuda::kSuccess &&
+        ms < least)
+      least = ms;
+  }
+  if (logs) StartClock(driver, gpu, stream);
+  driver.cuStreamDestroy_v2(stream);
+  gpu.sample_overhead_ns = least < 0.1F ? static_cast<std::uint32_t>(least * 1e6F) : 0;
+  return static_cast<std::uint32_t>((recorded - before) / kEmptyPairs);
+}
+
+Sample* BeginSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, const Timed& timed) {
+  if (gpu.sampling.exchange(1, std::memory_order_acquire) != 0) return nullptr;
+  Sample& sample = gpu.samples[gpu.next_sample % kSamples];
+  if (timed.kind == nullptr || process.pace.Spend(NowNs(), timed.first)) {
+    if (gpu.next_sample % 16 == 0 || sample.timed.cost != nullptr) Harvest(driver, gpu);
+    const bool free = sample.timed.cost == nullptr && sample.begin != nullptr;
+    const bool held = free && timed.kind != nullptr && Hold(driver, gpu, stream);
+    if (free && driver.cuEventRecord(sample.begin, stream) == cuda::kSuccess) {
+      ++gpu.next_sample;
+      sample.timed = timed;
+      gpu.samples_out.fetch_add(1, std::memory_order_relaxed);
+      return &sample;
+    }
+    if (held) ReleaseHold(gpu);
+  }
+  gpu.sampling.store(0, std::memory_order_release);
+  return nullptr;
+}
+
+void EndSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, Sample& sample) {
+  if (driver.cuEventRecord(sample.end, stream) != cuda::kSuccess) {
+    sample.timed.cost = nullptr;
+    gpu.samples_out.fetch_sub(1, std::memory_order_relaxed);
+  }
+  if (gpu.hold_on_gpu != 0) ReleaseHold(gpu);
+  gpu.sampling.store(0, std::memory_order_release);
+}
+
+void ReadTimings() {
+  if (process.settings.job.job_class != JobClass::kLog) return;
+  const Driver* driver = RealDriver();
+  GpuState* gpu = driver == nullptr ? nullptr : CurrentGpu(*driver);
+  if (gpu == nullptr || gpu->samples_out.load(std::memory_order_relaxed) == 0) return;
+  if (process.captures.load(std::memory_order_relaxed) != 0) return;
+  if (gpu->sampling.exchange(1, std::memory_order_acquire) != 0) return;
+  const std::uint64_t now = NowNs();
+  if (now > gpu->harvested_ns + kReadEveryNs) {
+    gpu->harvested_ns = now;
+    Harvest(*driver, *gpu);
+  }
+  gpu->sampling.store(0, std::memory_order_release);
+}
+
+}  // namespace divvy::gate

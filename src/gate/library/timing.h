@@ -1,0 +1,35 @@
+#pragma once
+
+// What a kernel is and how long it takes, by asking the driver and by pairs of events around
+// launches.
+
+#include "gate/library/state.h"
+
+namespace divvy::gate {
+
+// What the driver says of a launch; `name` is empty if it does not say.
+struct Described {
+  const char* name = "";
+  OpFacts facts;
+};
+Described Describe(const Driver& driver, const GpuState& gpu, const LaunchShape& shape,
+                   cuda::Function function);
+
+// Makes the events with which kernels are timed, and finds out how much longer than its kernel a
+// pair of them measures. Returns what recording a pair costs the caller, in nanoseconds.
+std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu);
+
+// Begins to time a launch; null if another thread is at it, all events are in use, or the pace does
+// not allow it. Whoever gets one ends it after the launch.
+Sample* BeginSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, const Timed& timed);
+void EndSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, Sample& sample);
+
+// Lets a stream go that is held while a kernel is being submitted. Any thread: the one that holds
+// it may itself be stopped, in the driver, by one that waits for the stream.
+void ReleaseHold(GpuState& gpu);
+
+// Under the kernel log, after a wait: reads the timings that are ready, since nothing else may
+// come. Does nothing for jobs of other classes.
+void ReadTimings();
+
+}  // namespace divvy::gate
