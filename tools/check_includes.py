@@ -17,7 +17,7 @@ SRC = ROOT / "src"
 # Lowest first; ARCHITECTURE.md explains it. Nothing points up.
 MODULES = [
     "base", "gpu", "workload", "plan", "planner", "serving", "sim", "control",
-    "gate", "device", "kserve", "net", "engine", "server", "client",
+    "gate", "device", "kserve", "net", "engine", "server", "client", "measure",
 ]
 PURE = {"gpu", "workload", "plan", "planner", "serving", "sim", "control"}
 IMPURE_HEADERS = re.compile(

@@ -43,8 +43,10 @@ void PrintStrip(std::string_view margin, std::string_view strip);
 
 // Each adds one command to `app`; running it sets `invocation.status`. Both
 // outlive the parse.
+void AddAdviseCommand(CLI::App& app, Invocation& invocation);
 void AddApplyCommand(CLI::App& app, Invocation& invocation);
 void AddBenchCommand(CLI::App& app, Invocation& invocation);
+void AddCollocateCommand(CLI::App& app, Invocation& invocation);
 void AddControlCommand(CLI::App& app, Invocation& invocation);
 void AddFitCommand(CLI::App& app, Invocation& invocation);
 void AddGpusCommand(CLI::App& app, Invocation& invocation);

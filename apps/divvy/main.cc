@@ -53,8 +53,8 @@ bool ComplainOfUnknownCommand(const CLI::App& app) {
   return true;
 }
 
-// Takes what follows "--" off the command line of `divvy run` and returns it. It is
-// another program's, of which CLI11 would make options, lists and commands of ours.
+// Takes what follows "--" off the command line of `divvy run` or `divvy profile --ops` and
+// returns it. It is another program's, of which CLI11 would make options, lists and commands of ours.
 std::vector<std::string> TakeJob(int& argc, char** argv) {
   bool run = false;
   for (int i = 1; i < argc; ++i) {
@@ -68,7 +68,8 @@ std::vector<std::string> TakeJob(int& argc, char** argv) {
     if (word == "--nvml" || word == "--state-dir") {
       ++i;  // Its value.
     } else if (!word.starts_with('-')) {
-      if (word != "run") return {};
+      const std::string_view next = i + 1 < argc ? argv[i + 1] : "";
+      if (word != "run" && (word != "profile" || (next != "--ops" && next != "ops"))) return {};
       run = true;
     }
   }
@@ -100,6 +101,8 @@ int Main(int argc, char** argv) {
   AddLayoutsCommand(app, invocation);
   AddPlanCommand(app, invocation);
   AddProfileCommand(app, invocation);
+  AddCollocateCommand(app, invocation);
+  AddAdviseCommand(app, invocation);
   AddSimulateCommand(app, invocation);
   AddApplyCommand(app, invocation);
   AddControlCommand(app, invocation);

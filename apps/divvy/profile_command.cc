@@ -12,6 +12,8 @@
 #include "base/spelling.h"
 #include "base/text_safety.h"
 #include "command.h"
+#include "profile_measure.h"
+#include "profile_ops.h"
 #include "profile_report.h"
 #include "table.h"
 #include "text_file.h"
@@ -150,11 +152,16 @@ void AddShow(CLI::App& profile, Invocation& invocation) {
 }  // namespace
 
 void AddProfileCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("profile", "Import, check and show measured profiles");
-  command->require_subcommand(1);
+  CLI::App* command = app.add_subcommand(
+      "profile", "Measure a model on parts of a GPU; import, check and show measured profiles");
+  command->require_subcommand(0, 1);
   AddImport(*command, invocation);
   AddCheck(*command, invocation);
   AddShow(*command, invocation);
+  AddOps(*command, invocation);
+  // The options of a measurement are of `profile` itself and would do for a slip in its commands.
+  for (CLI::App* const one : command->get_subcommands({})) one->fallthrough(false);
+  AddMeasure(*command, invocation);
 }
 
 }  // namespace divvy::app

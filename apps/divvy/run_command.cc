@@ -1,10 +1,8 @@
-#include <fmt/format.h>
 #include <poll.h>
 
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,15 +39,11 @@ std::optional<std::string> UnlessEmpty(const std::string& text) {
 // What the gate reads. Each variable is set or taken away, for a run inside a run.
 Variables GateVariables(const RunOptions& options, const std::string& library,
                         const std::string& run_id) {
-  const char* const others = std::getenv("LD_PRELOAD");
-  const bool alone = others == nullptr || *others == '\0';
-  // A run inside a run is the outer one's to end as well.
-  const char* const outer = std::getenv(kRunVariable);
   std::optional<std::string> slo;
   if (options.slo) {
     slo = std::to_string(std::chrono::round<std::chrono::microseconds>(*options.slo).count());
   }
-  return {{"LD_PRELOAD", alone ? library : fmt::format("{}:{}", library, others)},
+  return {{"LD_PRELOAD", PreloadedBefore(library)},
           {"DIVVY_CLASS", options.latency ? "latency" : "batch"},
           {"DIVVY_SLO_US", slo},
           {"DIVVY_PROTECT", UnlessEmpty(options.protect)},
@@ -58,7 +52,8 @@ Variables GateVariables(const RunOptions& options, const std::string& library,
           {"DIVVY_NAME", options.name},
           {"DIVVY_REPORT", options.report},
           {"DIVVY_OPS", UnlessEmpty(options.ops)},
-          {kRunVariable, outer == nullptr ? run_id : fmt::format("{},{}", outer, run_id)}};
+          {"DIVVY_LOG", std::nullopt},
+          {kRunVariable, MarkOfRun(run_id)}};
 }
 
 void CleanUp() {

@@ -56,38 +56,18 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
   return pointers;
 }
 
-struct Started {
-  pid_t pid;
-  int error;  // errno when the program could not be run.
-};
-
-Started Start(const Job& job, const sigset_t& mask) {
-  std::vector<std::string> words = job.command;
-  std::vector<std::string> variables = Environment(job);
-  const std::vector<char*> argv = Pointers(words);
-  const std::vector<char*> envp = Pointers(variables);
-  std::array<int, 2> failure{};
-  if (pipe2(failure.data(), O_CLOEXEC) != 0) return {-1, errno};
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(kNotFound);  // It died before the line above.
-    if (job.inherited_fd >= 0) fcntl(job.inherited_fd, F_SETFD, 0);
-    sigprocmask(SIG_SETMASK, &mask, nullptr);
-    std::signal(SIGPIPE, SIG_DFL);
-    execvpe(argv[0], argv.data(), envp.data());
-    const int error = errno;
-    const ssize_t told = write(failure[1], &error, sizeof error);
-    _exit(told > 0 ? kNotFound : kNotExecutable);
+// In the child, between fork and exec; an errno when it cannot be done.
+int TakePlace(const Job& job, const sigset_t& mask) {
+  if (job.inherited_fd >= 0) fcntl(job.inherited_fd, F_SETFD, 0);
+  if (job.own_group) setpgid(0, 0);
+  for (int i = 0; i < static_cast<int>(job.streams.size()); ++i) {
+    const int stream = job.streams[static_cast<std::size_t>(i)];
+    if (stream >= 0 && dup2(stream, i) < 0) return errno;
   }
-  int error = child < 0 ? errno : 0;
-  close(failure[1]);
-  // Ends when the program runs, or has said why it does not.
-  while (child > 0 && read(failure[0], &error, sizeof error) < 0 && errno == EINTR) {
-  }
-  close(failure[0]);
-  return {child, error};
+  if (!job.directory.empty() && chdir(job.directory.c_str()) != 0) return errno;
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  std::signal(SIGPIPE, SIG_DFL);
+  return 0;
 }
 
 JobEnd CouldNotStart(const Job& job, int error) {
@@ -125,6 +105,35 @@ std::optional<JobEnd> Reap(pid_t job) {
 
 }  // namespace
 
+StartedJob StartJob(const Job& job, const sigset_t& mask) {
+  std::vector<std::string> words = job.command;
+  std::vector<std::string> variables = Environment(job);
+  const std::vector<char*> argv = Pointers(words);
+  const std::vector<char*> envp = Pointers(variables);
+  std::array<int, 2> failure{};
+  if (pipe2(failure.data(), O_CLOEXEC) != 0) return {-1, errno};
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(kNotFound);  // It died before the line above.
+    int error = TakePlace(job, mask);
+    if (error == 0) {
+      execvpe(argv[0], argv.data(), envp.data());
+      error = errno;
+    }
+    const ssize_t told = write(failure[1], &error, sizeof error);
+    _exit(told > 0 ? kNotFound : kNotExecutable);
+  }
+  int error = child < 0 ? errno : 0;
+  close(failure[1]);
+  // Ends when the program runs, or has said why it does not.
+  while (child > 0 && read(failure[0], &error, sizeof error) < 0 && errno == EINTR) {
+  }
+  close(failure[0]);
+  return {child, error};
+}
+
 JobEnd RunJob(const Job& job, Duration pause, const std::function<void()>& look) {
   // Who started us may ignore the ends of children; we would never hear of the job's.
   std::signal(SIGCHLD, SIG_DFL);
@@ -133,7 +142,7 @@ JobEnd RunJob(const Job& job, Duration pause, const std::function<void()>& look)
   sigprocmask(SIG_BLOCK, &held, &before);
   const int signals = signalfd(-1, &held, SFD_NONBLOCK | SFD_CLOEXEC);
   Check(signals >= 0, "a file descriptor is to be had");
-  const Started started = Start(job, before);
+  const StartedJob started = StartJob(job, before);
   if (started.error != 0) {
     if (started.pid > 0) waitpid(started.pid, nullptr, 0);
     return CouldNotStart(job, started.error);

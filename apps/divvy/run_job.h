@@ -1,5 +1,9 @@
 #pragma once
 
+#include <signal.h>
+#include <sys/types.h>
+
+#include <array>
 #include <functional>
 #include <map>
 #include <optional>
@@ -14,8 +18,22 @@ struct Job {
   std::vector<std::string> command;  // Looked up on PATH as a shell does. Not empty.
   // Variables on top of this process's; nothing takes one away.
   std::map<std::string, std::optional<std::string>> environment;
-  int inherited_fd = -1;  // Stays open in the job; -1 for none.
+  int inherited_fd = -1;       // Stays open in the job; -1 for none.
+  std::string directory = {};  // To run in; empty: where we stand.
+  // Its standard input, output and errors; -1: ours.
+  std::array<int, 3> streams = {-1, -1, -1};
+  bool own_group = false;  // A process group of its own, not ours.
 };
+
+// A child that runs the job's program and dies when we do; `error` is errno when it could not be
+// run, and the child, if there is one, is to be waited for all the same.
+struct StartedJob {
+  pid_t pid = -1;
+  int error = 0;
+};
+
+// Starts the job with `mask` as its signal mask.
+[[nodiscard]] StartedJob StartJob(const Job& job, const sigset_t& mask);
 
 // How a job ended.
 struct JobEnd {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/text_safety.h"
@@ -42,6 +43,12 @@ Result<std::string> FindGateLibrary(const std::string& given) {
               fmt::format("the gate's library is not beside this program: looked for {}; name it "
                           "with --library or DIVVY_GATE_LIBRARY",
                           looked));
+}
+
+std::string PreloadedBefore(const std::string& library) {
+  const char* const others = std::getenv("LD_PRELOAD");
+  const bool alone = others == nullptr || *others == '\0';
+  return alone ? library : fmt::format("{}:{}", library, others);
 }
 
 }  // namespace divvy::app

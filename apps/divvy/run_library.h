@@ -12,4 +12,7 @@ namespace divvy::app {
 //   kInvalidArgument  its path has a character that LD_PRELOAD cannot take.
 [[nodiscard]] Result<std::string> FindGateLibrary(const std::string& given);
 
+// What LD_PRELOAD is to be so that `library` comes before what is preloaded already.
+[[nodiscard]] std::string PreloadedBefore(const std::string& library);
+
 }  // namespace divvy::app

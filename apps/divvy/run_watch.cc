@@ -9,6 +9,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
 
 #include "gate/board.h"
 #include "run_processes.h"
@@ -53,6 +54,11 @@ bool ListenToEnd(int fd) {
 
 std::string MakeRunId() {
   return fmt::format("{}-{}-{}", getpid(), gate::StartTime(getpid()), gate::NowNs());
+}
+
+std::string MarkOfRun(const std::string& run_id) {
+  const char* const outer = std::getenv(kRunVariable);
+  return outer == nullptr ? run_id : fmt::format("{},{}", outer, run_id);
 }
 
 RunWatch::RunWatch(std::string run_id, std::function<void()> afterwards) {

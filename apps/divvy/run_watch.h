@@ -10,6 +10,8 @@ namespace divvy::app {
 // which no other process has had or will have.
 inline constexpr const char* kRunVariable = "DIVVY_RUN_ID";
 [[nodiscard]] std::string MakeRunId();
+// The variable's value in the job: a run inside a run is the outer one's to end as well.
+[[nodiscard]] std::string MarkOfRun(const std::string& run_id);
 
 // A process that outlives ours in the one case that we are killed without warning: it then
 // ends every process of the job, grandchildren and what has left our session included, and

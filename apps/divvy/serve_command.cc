@@ -4,10 +4,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,11 +16,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/number.h"
+#include "base/text_safety.h"
 #include "command.h"
 #include "net/address.h"
 #include "net/loop.h"
 #include "net/tls.h"
 #include "serve_setup.h"
+#include "serve_sockets.h"
 #include "server/server.h"
 #include "simulate_arguments.h"
 #include "table.h"
@@ -29,7 +32,6 @@
 namespace divvy::app {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 struct ServeOptions {
@@ -50,37 +52,6 @@ struct ServeOptions {
   bool access_log = false;
   bool dry_run = false;
   OutputFormat format = OutputFormat::kTable;
-};
-
-// A folder of our own for sockets; gone with everything in it when this is.
-class SocketFolder {
- public:
-  [[nodiscard]] static Result<SocketFolder> Make() {
-    const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-    // The path of a socket has 107 bytes at most.
-    constexpr std::size_t kMost = 60;
-    const std::string_view base = runtime == nullptr ? "" : runtime;
-    std::string path =
-        fmt::format("{}/divvy-serve-XXXXXX", base.empty() || base.size() > kMost ? "/tmp" : base);
-    if (mkdtemp(path.data()) == nullptr) {
-      return Fail(ErrorCode::kUnavailable, fmt::format("no folder for sockets can be made in {}",
-                                                       fs::path(path).parent_path().string()));
-    }
-    SocketFolder folder;
-    folder.path_ = path;
-    return folder;
-  }
-  SocketFolder(SocketFolder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  SocketFolder& operator=(SocketFolder&&) = delete;
-  ~SocketFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  SocketFolder() = default;
-  std::string path_;
 };
 
 // The signals that mean something here, as something that can be read.
@@ -132,6 +103,30 @@ void PrintWorkers(const ServePlan& plan, OutputFormat format) {
   fmt::print("{}", Table(rows, 3));
 }
 
+// A bearer token, as RFC 6750 has them; a line end after it is not part of it.
+[[nodiscard]] Result<std::string> ReadServerToken(const std::string& file) {
+  auto token = ReadText(file);
+  if (!token) return Fail(token.error());
+  while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();
+  if (token->empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--token-file: {} is empty; put a token into it, such as `openssl rand "
+                            "-hex 32` prints",
+                            file));
+  }
+  const auto wrong = std::ranges::find_if(*token, [](unsigned char c) {
+    return std::isalnum(c) == 0 &&
+           std::string_view("-._~+/=").find(static_cast<char>(c)) == std::string_view::npos;
+  });
+  if (wrong == token->end()) return token;
+  const bool blank = *wrong == ' ' || *wrong == '\t' || *wrong == '\n' || *wrong == '\r';
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("--token-file: {} has {} as its byte {}; a token is one word of letters, "
+                          "digits and -._~+/=",
+                          file, blank ? "a space or line end" : Quoted({&*wrong, 1}),
+                          wrong - token->begin() + 1));
+}
+
 class Serving {
  public:
   Serving(ServeOptions options, Invocation& invocation)
@@ -149,15 +144,15 @@ class Serving {
     const auto folder = SocketFolder::Make();
     if (!folder) return Fail(folder.error());
     options_.choice.sockets = folder->path();
+    auto server_options = MakeOptions();
+    if (!server_options) return Fail(server_options.error());
     auto plan = PlanToServe(options_.choice, round_++);
     if (!plan) return Fail(plan.error());
-    for (const std::string& note : plan->notes) fmt::print(stderr, "Note: {}\n", note);
+    for (const std::string& note : plan->notes) Note(note);
     if (options_.dry_run) {
       PrintWorkers(*plan, options_.format);
       return {};
     }
-    auto server_options = MakeOptions();
-    if (!server_options) return Fail(server_options.error());
     if (auto made = MakeStreams(); !made) return made;
 
     RaiseDescriptorLimit();
@@ -174,6 +169,11 @@ class Serving {
     loop_.Forget(signals);
     close(signals);
     return {};
+  }
+
+  void Note(const std::string& note) {
+    if (options_.log == "json") return log_.Info("note", {{"text", note}});
+    fmt::print(stderr, "Note: {}\n", note);
   }
 
   [[nodiscard]] Result<server::ServerOptions> MakeOptions() {
@@ -198,20 +198,13 @@ class Serving {
     made.service.pending_bytes = static_cast<std::size_t>(options_.max_pending_mib) << 20;
     made.service.shed_with_503 = options_.shed_status == 503;
     if (!options_.token_file.empty()) {
-      auto token = ReadText(options_.token_file);
+      auto token = ReadServerToken(options_.token_file);
       if (!token) return Fail(token.error());
-      while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();
-      if (token->empty()) {
-        return Fail(ErrorCode::kInvalidArgument,
-                    fmt::format("--token-file: {} is empty", options_.token_file));
-      }
       made.service.token = std::move(*token);
     }
     const bool open = !made.http.is_loopback() || !made.grpc.is_loopback();
     if (open && made.service.token.empty()) {
-      fmt::print(stderr,
-                 "Note: the server can be reached from other machines, and asks for no token "
-                 "(--token-file)\n");
+      Note("the server can be reached from other machines, and asks for no token (--token-file)");
     }
     return made;
   }
@@ -302,6 +295,7 @@ class Serving {
 
 void Run(ServeOptions& options, Invocation& invocation) {
   options.choice.nvml = invocation.nvml;
+  options.choice.dry_run = options.dry_run;
   options.choice.on = options.on == "mig"   ? ServeOn::kMig
                       : options.on == "mps" ? ServeOn::kMps
                                             : ServeOn::kCpu;
@@ -363,7 +357,8 @@ void AddServeCommand(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   command
       ->add_option("--max-pending", options->max_pending_mib,
-                   "Of all requests under way together, in MiB; beyond it they are refused")
+                   "Of requests that come or are under way and of answers that clients have not "
+                   "taken, all together, in MiB; beyond it requests are refused")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command->add_option("--max-connections", options->max_connections, "Of each protocol")
@@ -377,7 +372,11 @@ void AddServeCommand(CLI::App& app, Invocation& invocation) {
           "--spread", options->spread,
           "How much synthetic workers' times vary: none, measured, or a deviation of the logarithm")
       ->capture_default_str();
-  command->add_option("--seed", options->choice.seed, "Of that variation")->capture_default_str();
+  command->add_option("--seed", options->choice.seed, "Of that variation")
+      ->check([](const std::string& text) {
+        return ParseUnsigned(text) ? "" : text + " is not a whole number from 0 to 2^64 - 1";
+      })
+      ->capture_default_str();
   command->add_option("--log", options->log, "Form of the log on standard error")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();

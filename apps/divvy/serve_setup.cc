@@ -1,10 +1,8 @@
 #include "serve_setup.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -15,30 +13,16 @@
 #include "device/nvml_library.h"
 #include "fleet_input.h"
 #include "gpu/catalogue.h"
+#include "measure/partitions.h"
 #include "net/address.h"
 #include "serving/policy.h"
 #include "simulate_plans.h"
+#include "worker_command.h"
 
 namespace divvy::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A file of ours: beside this program, installed or just built.
-[[nodiscard]] Result<std::string> FindBeside(const std::vector<std::string>& places,
-                                             const std::string& what, const std::string& option) {
-  std::error_code error;
-  const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path();
-  std::string looked;
-  for (const std::string& place : places) {
-    const std::string path = (beside / place).lexically_normal();
-    if (fs::exists(path, error)) return path;
-    looked += (looked.empty() ? "" : ", ") + path;
-  }
-  return Fail(ErrorCode::kNotFound,
-              fmt::format("{} is not beside this program: looked for {}; name it with {}", what,
-                          looked, option));
-}
 
 std::string Dims(const workload::FleetTensor& tensor) {
   std::string text = fmt::format("{}:{}:", tensor.name, tensor.type);
@@ -173,7 +157,7 @@ class Layout {
     if (!command) return Fail(command.error());
     worker.command = std::move(*command);
     const gpu::GpuModel& kind = **gpu::FindGpuModel(gpu.kind);
-    const double share = ShareOf(kind, instance.profile);
+    const double share = measure::ShareOf(kind, instance.profile);
     auto& words = worker.command;
     if (model.serve.engine == "synthetic") {
       std::string times;
@@ -185,18 +169,38 @@ class Layout {
                                  "--seed", std::to_string(choice_.seed * 1000 + next_seed_++)});
     } else if (choice_.on == ServeOn::kCpu) {
       const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-      const int threads = std::max(1, static_cast<int>(cores * share));
+      const int threads = measure::CoresFor(share, cores);
       words.insert(words.end(), {"--device", "cpu", "--threads", std::to_string(threads)});
     } else {
       words.insert(words.end(), {"--device", "cuda:0"});
     }
     if (choice_.on == ServeOn::kMig) worker.environment = {{"CUDA_VISIBLE_DEVICES", mig}};
     if (choice_.on == ServeOn::kMps) {
-      const int percent = std::clamp(static_cast<int>(std::ceil(100 * share)), 1, 100);
-      worker.environment = {{"CUDA_VISIBLE_DEVICES", number},
-                            {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent)}};
+      // As `divvy profile` measures: the processes of a partition have its SMs together.
+      const int percent = measure::ThreadPercentage(share, replica.lanes);
+      auto environment = MpsEnvironment(number);
+      if (!environment) return Fail(environment.error());
+      worker.environment = std::move(*environment);
+      worker.environment.emplace_back("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
     }
     return worker;
+  }
+
+  // Of clients of the daemon of a GPU.
+  [[nodiscard]] Result<std::vector<std::pair<std::string, std::string>>> MpsEnvironment(
+      const std::string& gpu) {
+    std::vector<std::pair<std::string, std::string>> variables;
+    if (choice_.dry_run) return variables = {{"CUDA_VISIBLE_DEVICES", gpu}};
+    auto& daemons = choice_.daemons->by_gpu;
+    if (!daemons.contains(gpu)) {
+      auto sharing = JoinMps(gpu, choice_.nvml);
+      if (!sharing) return Fail(sharing.error());
+      daemons.emplace(gpu, std::move(*sharing));
+    }
+    for (const auto& [name, value] : daemons.at(gpu).environment) {
+      if (value) variables.emplace_back(name, *value);
+    }
+    return variables;
   }
 
   // What does not depend on the partition.
@@ -204,32 +208,14 @@ class Layout {
                                                             int max_batch) {
     const workload::FleetServe& serve = model.serve;
     if (worker_program_.empty()) {
-      auto found = choice_.worker.empty()
-                       ? FindBeside({"divvy-worker", "../divvy-worker/divvy-worker",
-                                     "../libexec/divvy/divvy-worker"},
-                                    "divvy-worker", "--worker")
-                       : Result<std::string>(choice_.worker);
+      auto found = FindWorkerProgram(choice_.worker);
       if (!found) return Fail(found.error());
-      std::error_code error;
-      if (!fs::is_regular_file(*found, error) || access(found->c_str(), X_OK) != 0) {
-        return Fail(ErrorCode::kInvalidArgument,
-                    fmt::format("--worker: {} is not a program", Quoted(*found)));
-      }
       worker_program_ = std::move(*found);
     }
-    std::string engine = serve.engine;
-    if (engine == "torch") {
-      auto library =
-          choice_.engines.empty()
-              ? FindBeside({"libdivvy_engine_torch.so", "../lib/divvy/libdivvy_engine_torch.so",
-                            "../../engines/torch/libdivvy_engine_torch.so"},
-                           "the engine torch, which is built where libtorch is,", "--engines")
-              : Result<std::string>(choice_.engines + "/libdivvy_engine_torch.so");
-      if (!library) return Fail(library.error());
-      engine = std::move(*library);
-    }
+    auto engine = FindEngine(serve.engine, choice_.engines);
+    if (!engine) return Fail(engine.error());
     std::vector<std::string> words = {
-        worker_program_,          "--model", model.name, "--engine", engine, "--max-batch",
+        worker_program_,          "--model", model.name, "--engine", *engine, "--max-batch",
         std::to_string(max_batch)};
     if (serve.artifact) {
       const fs::path beside = fs::path(choice_.fleet).parent_path();
@@ -254,15 +240,6 @@ class Layout {
       words.insert(words.end(), {"--output", Dims(tensor)});
     }
     return words;
-  }
-
-  // Of the GPU's SMs.
-  static double ShareOf(const gpu::GpuModel& kind, const std::string& profile) {
-    const auto found = std::ranges::find_if(
-        kind.profiles, [&](const gpu::MigProfile& one) { return one.name == profile; });
-    if (found == kind.profiles.end()) return 1;
-    if (found->sms && kind.sms) return static_cast<double>(*found->sms) / *kind.sms;
-    return found->compute_slices / 7.0;
   }
 
   const ServeChoice& choice_;

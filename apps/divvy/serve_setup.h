@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "run_sharing.h"
 #include "server/generation.h"
 
 namespace divvy::app {
@@ -14,6 +17,12 @@ enum class ServeOn {
   kCpu,  // Processes on this machine's cores.
   kMig,  // The GPUs' MIG instances, which are there already (`divvy apply`).
   kMps,  // Clients of an MPS daemon, each with its partition's share of the SMs.
+};
+
+// The MPS daemons that a server uses, by GPU as its plan names it: joined, or started if there is
+// none. They stay as long as this does.
+struct ServeDaemons {
+  std::map<std::string, Sharing> by_gpu;
 };
 
 struct ServeChoice {
@@ -27,6 +36,9 @@ struct ServeChoice {
   std::string sockets;  // Folder for the workers' sockets.
   double spread = 0;    // Of synthetic workers' times; negative: as the profile's p95 says.
   std::uint64_t seed = 1;
+  bool dry_run = false;  // Nothing is started, no daemon either.
+  // Shared by the plans of a server: a reload stays with the daemons that are there.
+  std::shared_ptr<ServeDaemons> daemons = std::make_shared<ServeDaemons>();
 };
 
 // A fleet planned and laid out over workers, with what a person should know.

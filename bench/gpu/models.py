@@ -186,9 +186,10 @@ def train(a):
     while done < a.steps if a.steps else time.perf_counter() - begin < a.seconds:
         step()
         done += 1
-        # So that launches do not run ahead without bound, and the clock is looked at in time.
+        # So that launches do not run ahead without bound, and what is said is done.
         if done % 8 == 0:
             wait()
+            print("step", done, flush=True)
     wait()
     seconds = time.perf_counter() - begin
     print("RESULT", json.dumps({"steps": done, "seconds": round(seconds, 4), "steps_per_s": round(done / seconds, 4)}), flush=True)

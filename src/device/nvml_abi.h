@@ -82,6 +82,39 @@ struct ProcessInfo {
   unsigned computeInstanceId;
 };
 
+struct Utilization {
+  unsigned gpu;  // Percent of the last sample period in which a kernel ran.
+  unsigned memory;
+};
+
+// GPM, on Hopper and later: two samples of the GPU's counters, and figures for the time between.
+using GpmSample = struct OpaqueGpmSample*;
+
+inline constexpr unsigned kGpmVersion = 1;
+inline constexpr unsigned kGpmGraphicsUtil = 1;  // Percent of the time in which anything ran.
+inline constexpr unsigned kGpmSmUtil = 2;        // Percent of the SMs that were busy, on average.
+
+struct GpmSupport {
+  unsigned version;
+  unsigned isSupportedDevice;
+};
+
+struct GpmMetric {
+  unsigned metricId;
+  Return nvmlReturn;
+  double value;
+  const char* names[3];
+};
+
+// NVML's own has room for as many metrics as its version knows, and reads `numMetrics` of them.
+struct GpmMetricsGet {
+  unsigned version;
+  unsigned numMetrics;
+  GpmSample sample1;
+  GpmSample sample2;
+  GpmMetric metrics[2];
+};
+
 struct DeviceAttributes {
   unsigned multiprocessorCount;
   unsigned sharedCopyEngineCount;

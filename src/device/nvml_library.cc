@@ -63,6 +63,15 @@ void FindOptional(void* library, NvmlFunctions& f) {
   Find(library, "nvmlGpuInstanceGetComputeInstances", f.nvmlGpuInstanceGetComputeInstances);
   Find(library, "nvmlGpuInstanceGetComputeInstanceById", f.nvmlGpuInstanceGetComputeInstanceById);
   Find(library, "nvmlComputeInstanceGetInfo_v2", f.nvmlComputeInstanceGetInfo_v2);
+  Find(library, "nvmlDeviceGetUtilizationRates", f.nvmlDeviceGetUtilizationRates);
+  Find(library, "nvmlDeviceGetPowerUsage", f.nvmlDeviceGetPowerUsage);
+  Find(library, "nvmlDeviceGetTotalEnergyConsumption", f.nvmlDeviceGetTotalEnergyConsumption);
+  Find(library, "nvmlGpmQueryDeviceSupport", f.nvmlGpmQueryDeviceSupport);
+  Find(library, "nvmlGpmSampleAlloc", f.nvmlGpmSampleAlloc);
+  Find(library, "nvmlGpmSampleFree", f.nvmlGpmSampleFree);
+  Find(library, "nvmlGpmSampleGet", f.nvmlGpmSampleGet);
+  Find(library, "nvmlGpmMigSampleGet", f.nvmlGpmMigSampleGet);
+  Find(library, "nvmlGpmMetricsGet", f.nvmlGpmMetricsGet);
   FindNewest(library,
              {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"},
              f.compute_processes);

@@ -63,6 +63,17 @@ struct NvmlFunctions {
   Return (*nvmlComputeInstanceGetInfo_v2)(nvml::ComputeInstance compute,
                                           nvml::ComputeInstanceInfo* info);
 
+  // Optional: what a GPU does meanwhile. GPM is of Hopper and later.
+  Return (*nvmlDeviceGetUtilizationRates)(Device device, nvml::Utilization* utilization);
+  Return (*nvmlDeviceGetPowerUsage)(Device device, unsigned* milliwatts);
+  Return (*nvmlDeviceGetTotalEnergyConsumption)(Device device, unsigned long long* millijoules);
+  Return (*nvmlGpmQueryDeviceSupport)(Device device, nvml::GpmSupport* support);
+  Return (*nvmlGpmSampleAlloc)(nvml::GpmSample* sample);
+  Return (*nvmlGpmSampleFree)(nvml::GpmSample sample);
+  Return (*nvmlGpmSampleGet)(Device device, nvml::GpmSample sample);
+  Return (*nvmlGpmMigSampleGet)(Device device, unsigned gpu_instance, nvml::GpmSample sample);
+  Return (*nvmlGpmMetricsGet)(nvml::GpmMetricsGet* metrics);
+
   // The newest form of each that the driver has; v2 and v3 take the same struct.
   using RunningProcesses = Return (*)(Device device, unsigned* count, nvml::ProcessInfo* processes);
   RunningProcesses compute_processes;

@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "base/time.h"
 #include "kserve/tensor.h"
 
 namespace divvy::engine {
@@ -51,6 +53,10 @@ class Engine {
   // is a batch dimension all have the same first one, at most max_batch. Returns all outputs, in
   // the metadata's order. kInvalidArgument: the inputs are at fault; anything else: the engine is.
   [[nodiscard]] virtual Result<std::vector<Output>> Run(std::span<const kserve::Tensor> inputs) = 0;
+  // Of an engine that takes time and computes nothing: how long whoever called the last Run is to
+  // hold its outputs back. Such a Run returns at once, and may be called in a thread that must not
+  // wait. Nothing: Run takes its time itself.
+  virtual std::optional<Duration> held_back() const { return std::nullopt; }
 };
 
 }  // namespace divvy::engine

@@ -118,6 +118,7 @@ RunRecord RunGroup(Engine& engine, std::span<const Ready> ready, std::span<const
   const Duration joined_at = Now();
   Result<std::vector<Output>> outputs = engine.Run(joined.inputs);
   const Duration ran_at = Now();
+  record.held_back = engine.held_back().value_or(Duration(0));
   Result<std::vector<std::vector<Output>>> parts =
       outputs ? Split(*outputs, items)
               : Result<std::vector<std::vector<Output>>>(Fail(outputs.error()));
@@ -129,8 +130,9 @@ RunRecord RunGroup(Engine& engine, std::span<const Ready> ready, std::span<const
     if (!answer) ++record.failed;
     answers[asked.index] = answer ? std::move(*answer) : ErrorAnswer(answer.error());
   }
-  record.times = {
-      .input = joined_at - begin, .infer = ran_at - joined_at, .output = Now() - ran_at};
+  record.times = {.input = joined_at - begin,
+                  .infer = ran_at - joined_at + record.held_back,
+                  .output = Now() - ran_at};
   for (const std::size_t m : group) {
     AddRunHeaders(answers[ready[m].index], record.times, record.items);
   }
@@ -186,6 +188,7 @@ Execution Execute(Engine& engine, std::span<const Question> questions) {
   }
   for (const std::vector<std::size_t>& group : Group(members, model.max_batch)) {
     execution.runs.push_back(RunGroup(engine, ready, members, group, begin, execution.answers));
+    execution.held_back += execution.runs.back().held_back;
     begin = Now();
   }
   return execution;

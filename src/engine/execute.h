@@ -33,12 +33,14 @@ struct RunRecord {
   std::int64_t items = 0;
   std::uint64_t requests = 0;
   std::uint64_t failed = 0;  // Of them.
+  Duration held_back{};      // Of the time to infer: what is yet to pass.
 };
 
 struct Execution {
   std::vector<net::HttpAnswer> answers;  // One for each question, in their order.
   std::vector<RunRecord> runs;
   std::uint64_t refused = 0;  // Questions that took part in no run.
+  Duration held_back{};       // How long the answers are to wait: Engine::held_back of all runs.
 };
 
 // {"error": ...} with the status that the code stands for. Without an engine's times: zeros.
@@ -47,7 +49,7 @@ struct Execution {
 void AddRunHeaders(net::HttpAnswer& answer, const RunTimes& times, std::int64_t items);
 
 // Runs questions that came as one batch: together where they fit, one after the other where they do
-// not. A malformed one gets its own error, and the others run. In the engine's thread.
+// not. A malformed one gets its own error, and the others run. In a thread that may run the engine.
 [[nodiscard]] Execution Execute(Engine& engine, std::span<const Question> questions);
 
 }  // namespace divvy::engine

@@ -4,7 +4,7 @@
 
 namespace divvy::engine {
 
-Lane::Lane(MakeEngine make, std::function<void(Result<Description>)> made)
+Lane::Lane(MakeEngine make, std::function<void(Result<Engine*>)> made)
     : thread_([this, make = std::move(make), made = std::move(made)] { Run(make, made); }) {}
 
 Lane::~Lane() {
@@ -24,10 +24,10 @@ void Lane::Post(Job job) {
   changed_.notify_one();
 }
 
-void Lane::Run(const MakeEngine& make, const std::function<void(Result<Description>)>& made) {
+void Lane::Run(const MakeEngine& make, const std::function<void(Result<Engine*>)>& made) {
   Result<std::unique_ptr<Engine>> engine = make();
   if (!engine) return made(Fail(engine.error()));
-  made((*engine)->description());
+  made(engine->get());
   while (true) {
     Job job;
     {

@@ -18,8 +18,9 @@ class Lane {
   using MakeEngine = std::function<Result<std::unique_ptr<Engine>>()>;
   using Job = std::function<void(Engine&)>;
 
-  // Begins to make the engine. `made` hears, in the lane's thread, what it is or why there is none.
-  Lane(MakeEngine make, std::function<void(Result<Description>)> made);
+  // Begins to make the engine. `made` hears, in the lane's thread, which it is or why there is
+  // none. It lives as long as the lane; who uses it elsewhere posts no jobs.
+  Lane(MakeEngine make, std::function<void(Result<Engine*>)> made);
   // Waits for the job that runs. Those that wait are dropped.
   ~Lane();
   Lane(const Lane&) = delete;
@@ -29,7 +30,7 @@ class Lane {
   void Post(Job job);
 
  private:
-  void Run(const MakeEngine& make, const std::function<void(Result<Description>)>& made);
+  void Run(const MakeEngine& make, const std::function<void(Result<Engine*>)>& made);
 
   std::mutex mutex_;  // Of what stands between here and the thread.
   std::condition_variable changed_;

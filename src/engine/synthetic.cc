@@ -1,8 +1,6 @@
 #include "engine/synthetic.h"
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
-#include <time.h>
 
 #include <bit>
 #include <cstring>
@@ -15,7 +13,6 @@ namespace {
 using kserve::DataType;
 
 constexpr std::size_t kPeriod = 101;
-constexpr Duration kSpin = std::chrono::microseconds(50);
 
 template <typename Number>
 void Append(std::string& to, Number number) {
@@ -67,28 +64,6 @@ std::size_t ElementSize(DataType type) {
   return type == DataType::kBytes ? sizeof(std::uint32_t) + 3 : kserve::SizeOf(type);
 }
 
-timespec ToTimespec(Duration time) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
-  return {.tv_sec = seconds.count(), .tv_nsec = (time - seconds).count()};
-}
-
-Duration Now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::chrono::seconds(now.tv_sec) + Duration(now.tv_nsec);
-}
-
-// A sleep ends some tens of microseconds late; so it ends early, and the rest is spun.
-void WaitUntil(Duration end) {
-  if (Now() + kSpin < end) {
-    const timespec early = ToTimespec(end - kSpin);
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &early, nullptr) == EINTR) {
-    }
-  }
-  while (Now() < end) {
-  }
-}
-
 // Where the answer for an item begins to count.
 std::size_t StartOf(std::string_view item) {
   const std::string_view first = item.substr(0, 16);
@@ -132,7 +107,6 @@ Result<std::unique_ptr<SyntheticEngine>> SyntheticEngine::Make(const EngineConfi
       AppendElement(pattern, output.type, i % kPeriod);
     }
   }
-  prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // Sleeps of this thread end when they should.
   std::unique_ptr<SyntheticEngine> engine(
       new SyntheticEngine(std::move(description), std::move(times)));
   engine->patterns_ = std::move(patterns);
@@ -140,7 +114,6 @@ Result<std::unique_ptr<SyntheticEngine>> SyntheticEngine::Make(const EngineConfi
 }
 
 Result<std::vector<Output>> SyntheticEngine::Run(std::span<const kserve::Tensor> inputs) {
-  const Duration begin = Now();
   const kserve::Tensor& input = inputs.front();
   const bool batched = description_.metadata.max_batch > 0;
   const std::size_t items = batched ? static_cast<std::size_t>(input.shape.front()) : 1;
@@ -167,7 +140,7 @@ Result<std::vector<Output>> SyntheticEngine::Run(std::span<const kserve::Tensor>
                                   .bytes = {room.get(), items * bytes}},
                        .storage = room});
   }
-  WaitUntil(begin + times_.Draw(static_cast<int>(items)));
+  held_back_ = times_.Draw(static_cast<int>(items));
   return outputs;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,13 +19,13 @@ namespace divvy::engine {
 // and differs from other items'.
 class SyntheticEngine final : public Engine {
  public:
-  // kInvalidArgument: nothing declared, or an output with a dimension of any size. To be called in
-  // the thread that runs it.
+  // kInvalidArgument: nothing declared, or an output with a dimension of any size.
   [[nodiscard]] static Result<std::unique_ptr<SyntheticEngine>> Make(const EngineConfig& config,
                                                                      ServiceTimes times);
 
   const Description& description() const override { return description_; }
   [[nodiscard]] Result<std::vector<Output>> Run(std::span<const kserve::Tensor> inputs) override;
+  std::optional<Duration> held_back() const override { return held_back_; }
 
  private:
   SyntheticEngine(Description description, ServiceTimes times)
@@ -32,6 +33,7 @@ class SyntheticEngine final : public Engine {
 
   Description description_;
   ServiceTimes times_;
+  Duration held_back_{};
   // For each output: an item's elements, and 101 more, so that every start is in it.
   std::vector<std::string> patterns_;
 };

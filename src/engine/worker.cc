@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -66,6 +67,7 @@ std::optional<Error> UnknownEncoding(const net::HttpRequest& request) {
 struct Worker::Batch {
   std::size_t wanted = 1;
   Duration arrived{};
+  TimePoint whole{};  // When the last of it had come.
   std::vector<Question> questions;
   std::vector<std::unique_ptr<net::HttpReply>> replies;
   std::atomic<bool> gone{false};  // Who asked has closed the connection: nobody waits.
@@ -120,19 +122,25 @@ Worker::Worker(net::Loop& loop, std::string model, Lane::MakeEngine make,
               [this](net::HttpRequest request, std::unique_ptr<net::HttpReply> reply) {
                 Handle(std::move(request), std::move(reply));
               }),
-      lane_(std::move(make), [this, made = std::move(made)](Result<Description> engine) {
+      lane_(std::move(make), [this, made = std::move(made)](Result<Engine*> engine) {
         loop_.Post([self = std::weak_ptr(self_), made, engine = std::move(engine)] {
           const auto worker = self.lock();
-          if (worker && engine) {
-            (*worker)->description_ = std::make_unique<const Description>(*engine);
-          }
-          if (worker) made(engine ? Result<void>() : Result<void>(Fail(engine.error())));
+          if (!worker) return;
+          if (engine) (*worker)->Take(**engine);
+          made(engine ? Result<void>() : Result<void>(Fail(engine.error())));
         });
       }) {
   statistics_.name = model_;
 }
 
 Worker::~Worker() = default;
+
+void Worker::Take(Engine& engine) {
+  description_ = std::make_unique<const Description>(engine.description());
+  if (!engine.held_back()) return;
+  engine_ = &engine;
+  loop_.KeepTimeExactly();
+}
 
 void Worker::Serve(int listening) { server_.Serve(listening); }
 
@@ -253,6 +261,13 @@ void Worker::Start(std::shared_ptr<Batch> batch) {
                            draining_ ? "the worker is stopping"
                                      : fmt::format("model '{}' is still loading", model_)});
   }
+  if (engine_ == nullptr) return RunInLane(std::move(batch));
+  batch->whole = loop_.now();
+  waiting_.push_back(std::move(batch));
+  if (!holding_) RunHere();
+}
+
+void Worker::RunInLane(std::shared_ptr<Batch> batch) {
   lane_.Post([this, batch = std::move(batch)](Engine& engine) mutable {
     Execution execution;
     const Duration started = Now();
@@ -271,8 +286,37 @@ void Worker::Start(std::shared_ptr<Batch> batch) {
   });
 }
 
+// Runs what waits until something is to be held back. The gate need not know: nothing of this is on
+// a GPU.
+void Worker::RunHere() {
+  while (!waiting_.empty() && !holding_) {
+    const std::shared_ptr<Batch> batch = std::move(waiting_.front());
+    waiting_.pop_front();
+    const Duration started = Now();
+    Execution execution;
+    if (!batch->gone) execution = Execute(*engine_, batch->questions);
+    // From when it could begin, not from when we came to it: so our own delays do not add up.
+    held_until_ = std::max(batch->whole, held_until_) + execution.held_back;
+    if (held_until_ <= loop_.Clock()) {
+      Finish(*batch, std::move(execution), started);
+      continue;
+    }
+    holding_ = true;
+    loop_.At(held_until_, [self = std::weak_ptr(self_), batch,
+                           held = std::make_shared<Execution>(std::move(execution)), started] {
+      const auto worker = self.lock();
+      if (!worker) return;
+      (*worker)->holding_ = false;
+      (*worker)->Finish(*batch, std::move(*held), started);
+      (*worker)->RunHere();
+    });
+  }
+}
+
 void Worker::Finish(Batch& batch, Execution execution, Duration started) {
-  for (std::size_t i = 0; i < execution.answers.size(); ++i) {
+  // Answers of a connection leave it in order, so that none goes before the first is there. Thus
+  // they leave together, in one system call and for one reader.
+  for (std::size_t i = execution.answers.size(); i-- > 0;) {
     batch.replies[i]->Send(std::move(execution.answers[i]));
   }
   for (const RunRecord& run : execution.runs) Count(run, batch, started);

@@ -251,6 +251,41 @@ TEST_F(WorkerTest, DescribesItselfAndItsModel) {
   }
 }
 
+TEST_F(WorkerTest, AnEngineThatOnlyTakesTimeTakesItForOneBatchAfterTheOther) {
+  const auto start_with = [this](const char* latency) {
+    EngineConfig config{.model = "m",
+                        .max_batch = 4,
+                        .inputs = {{.name = "x", .shape = {1}}},
+                        .outputs = {{.name = "y", .shape = {1}}}};
+    Start([config, latency]() -> Result<std::unique_ptr<Engine>> {
+      return SyntheticEngine::Make(config, {LatencyTable::Parse(latency).value(), 0, 1});
+    });
+    Until([this] { return made_.has_value(); });
+  };
+  start_with("2000,3000");
+  const TimePoint begin = loop_.Clock();
+  const std::vector<HttpResponse> answers =
+      Ask({First(Infer({1}), "2"), Infer({2}), Infer({3}), Infer({4})});
+  EXPECT_GE(loop_.Clock() - begin, std::chrono::microseconds(3000 + 2000 + 2000));
+  for (const HttpResponse& answer : answers) EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(Header(answers[1], "divvy-batch-items"), "2");
+  const std::string compute = Header(answers[1], "divvy-compute-us");
+  EXPECT_GE(std::stoi(compute.substr(compute.find(' '))), 3000) << compute;
+
+  // Nobody waits for it but who asked: not even its end.
+  client_.reset();
+  worker_.reset();
+  made_.reset();
+  std::filesystem::remove(directory_ + "/s");
+  start_with("3600000000");
+  client_->Send(Infer({1}), [](const Result<HttpResponse>&) { ADD_FAILURE() << "an hour?"; });
+  const auto other = Client();
+  bool alive = false;
+  other->Send({.method = "GET", .target = "/v2/health/live", .headers = {}, .body = {}},
+              [&](const Result<HttpResponse>& answer) { alive = answer && answer->status == 200; });
+  Until([&] { return alive; });
+}
+
 TEST_F(WorkerTest, AnswersInJsonAsTheRequestWasAndInBinaryWhereAsked) {
   StartReady();
   const std::vector<HttpResponse> answers = Ask({

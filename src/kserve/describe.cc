@@ -11,12 +11,6 @@
 namespace divvy::kserve {
 namespace {
 
-// A tensor's shape as a config has it: without the batch dimension.
-std::span<const std::int64_t> DimensionsOf(const TensorMetadata& tensor, int max_batch) {
-  const std::span<const std::int64_t> shape(tensor.shape);
-  return max_batch > 0 && !shape.empty() ? shape.subspan(1) : shape;
-}
-
 // A config says TYPE_STRING where the messages say BYTES.
 std::string ConfigType(DataType type) {
   return fmt::format("TYPE_{}", type == DataType::kBytes ? "STRING" : Name(type));
@@ -64,7 +58,7 @@ void WriteConfigTensors(std::string_view key, const std::vector<TensorMetadata>&
     writer.BeginObject();
     Member("name", tensor.name, writer);
     Member("data_type", ConfigType(tensor.type), writer);
-    Numbers("dims", DimensionsOf(tensor, max_batch), writer);
+    Numbers("dims", ConfigDimensions(tensor, max_batch), writer);
     writer.EndObject();
   }
   writer.EndArray();
@@ -164,6 +158,11 @@ std::vector<TensorMetadata> ReadTensors(JsonReader& reader) {
 }
 
 }  // namespace
+
+std::span<const std::int64_t> ConfigDimensions(const TensorMetadata& tensor, int max_batch) {
+  const std::span<const std::int64_t> shape(tensor.shape);
+  return max_batch > 0 && !shape.empty() ? shape.subspan(1) : shape;
+}
 
 std::string ToJson(const ServerMetadata& metadata) {
   JsonWriter writer;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,10 @@ struct ModelConfig {
   int instances = 1;
   std::map<std::string, std::string> parameters = {};  // {"key": {"string_value": "value"}}
 };
+
+// A tensor's shape as a config has it: without the batch dimension. A view of the tensor's.
+[[nodiscard]] std::span<const std::int64_t> ConfigDimensions(const TensorMetadata& tensor,
+                                                             int max_batch);
 
 [[nodiscard]] std::string ToJson(const ServerMetadata& metadata);
 [[nodiscard]] std::string ToJson(const ModelMetadata& metadata);

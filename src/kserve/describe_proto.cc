@@ -1,5 +1,3 @@
-#include <span>
-
 #include "kserve/describe.h"
 #include "kserve/wire.h"
 
@@ -7,12 +5,6 @@
 
 namespace divvy::kserve {
 namespace {
-
-// A tensor's shape as a config has it: without the batch dimension.
-std::span<const std::int64_t> DimensionsOf(const TensorMetadata& tensor, int max_batch) {
-  const std::span<const std::int64_t> shape(tensor.shape);
-  return max_batch > 0 && !shape.empty() ? shape.subspan(1) : shape;
-}
 
 // The number of model_config.proto's DataType.
 std::uint64_t ConfigTypeNumber(DataType type) {
@@ -125,7 +117,7 @@ std::string ToProto(const ModelConfig& config) {
       WireWriter message;
       message.Text(1, tensor.name);
       message.Varint(2, ConfigTypeNumber(tensor.type));
-      message.Packed(dimensions, DimensionsOf(tensor, metadata.max_batch));
+      message.Packed(dimensions, ConfigDimensions(tensor, metadata.max_batch));
       writer.Bytes(number, message.text());
     }
   };

@@ -122,6 +122,8 @@ struct ModelMetadata {
   int max_batch = 0;          // 0: no batch dimension.
   std::vector<TensorMetadata> inputs = {};
   std::vector<TensorMetadata> outputs = {};
+
+  friend bool operator==(const ModelMetadata&, const ModelMetadata&) = default;
 };
 
 }  // namespace divvy::kserve

@@ -1,15 +1,9 @@
 #include "net/grpc_server.h"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <nghttp2/nghttp2.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <string_view>
@@ -21,10 +15,6 @@
 
 namespace divvy::net {
 namespace {
-
-// No descriptor or memory is left for another connection: until one of ours may have closed.
-constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
-constexpr int kAcceptsAtOnce = 64;
 
 Headers AnswerHeaders(const char* http_status) {
   return {{":status", http_status},
@@ -38,7 +28,12 @@ Headers AnswerHeaders(const char* http_status) {
 class GrpcServer::Call final : public GrpcCall, public std::enable_shared_from_this<Call> {
  public:
   Call(GrpcServer& server, Http2Connection& http2, std::int32_t stream)
-      : server_(&server), http2_(&http2), stream_(stream), reader_(server.limits_.message_bytes) {}
+      : server_(&server),
+        http2_(&http2),
+        stream_(stream),
+        reader_(server.limits_.message_bytes),
+        budget_(server.limits_.budget),
+        share_(budget_.get()) {}
 
   const std::string& method() const override { return method_; }
   const Headers& metadata() const override { return metadata_; }
@@ -69,7 +64,6 @@ class GrpcServer::Call final : public GrpcCall, public std::enable_shared_from_t
   bool ReadEncodingAndTimeout();
   void SendStatus(const GrpcStatus& status, const char* http_status);
   void Cancel();
-  void CountHeld(std::size_t held);
 
   GrpcServer* server_;      // Null once the stream has gone.
   Http2Connection* http2_;  // Valid as long as server_ is.
@@ -79,7 +73,8 @@ class GrpcServer::Call final : public GrpcCall, public std::enable_shared_from_t
   Headers metadata_;
   std::size_t metadata_bytes_ = 0;
   MessageReader reader_;
-  std::size_t counted_ = 0;  // In the server's unfinished bytes.
+  std::shared_ptr<ByteBudget> budget_;  // Of the server, which this may outlive.
+  BudgetShare share_;
   TimePoint heard_;
   std::optional<TimePoint> deadline_;
   Loop::TimerId timer_{};
@@ -146,7 +141,7 @@ void GrpcServer::Call::OnGone() {
 void GrpcServer::Call::Detach() {
   if (server_ == nullptr) return;
   server_->loop_.Cancel(timer_);
-  CountHeld(0);
+  (void)share_.Set(0);
   server_ = nullptr;
 }
 
@@ -224,12 +219,11 @@ void GrpcServer::Call::OnData(std::string_view bytes) {
   heard_ = server_->loop_.now();
   while (open()) {
     MessageReader::Taken taken = reader_.Take(bytes);
-    CountHeld(reader_.held());
+    const bool fits = share_.Set(reader_.held());
     if (taken.status.code != GrpcCode::kOk) return Fail(taken.status);
-    if (server_->unfinished_bytes_ > server_->limits_.unfinished_bytes) {
+    if (!fits) {
       return Fail({GrpcCode::kResourceExhausted,
-                   fmt::format("more than {} bytes of unfinished messages are held",
-                               server_->limits_.unfinished_bytes)});
+                   fmt::format("requests of {} bytes are held already", budget_->taken())});
     }
     if (!taken.message) return;
     known_ = true;
@@ -245,11 +239,6 @@ void GrpcServer::Call::OnEnd() {
   }
   known_ = true;
   server_->handler_.OnHalfClose(shared_from_this());
-}
-
-void GrpcServer::Call::CountHeld(std::size_t held) {
-  server_->unfinished_bytes_ += held;
-  server_->unfinished_bytes_ -= std::exchange(counted_, held);
 }
 
 // A client's connection with its calls.
@@ -358,7 +347,8 @@ void GrpcServer::Connection::OnBroken(const std::string&) {
 }
 
 void GrpcServer::Connection::TickLater() {
-  const Duration often = std::min(server_.limits_.stall_time, server_.limits_.idle_time) / 4;
+  const GrpcLimits& limits = server_.limits_;
+  const Duration often = std::min({limits.stall_time, limits.idle_time, limits.handshake_time}) / 4;
   tick_ = server_.loop_.At(
       server_.loop_.now() + std::max<Duration>(often, std::chrono::milliseconds(1)),
       [this] { Tick(); });
@@ -369,7 +359,8 @@ void GrpcServer::Connection::Tick() {
   const TimePoint now = server_.loop_.now();
   const TimePoint then = now - server_.limits_.stall_time;
   const bool mute = !http2_->heard_anything() && http2_->heard() < then;
-  if (mute || http2_->SocketStalledSince(then)) {
+  const bool unshaken = http2_->handshaking() && idle_since_ < now - server_.limits_.handshake_time;
+  if (mute || unshaken || http2_->SocketStalledSince(then)) {
     http2_->Close();
     return OnBroken("stalled");
   }
@@ -390,61 +381,33 @@ void GrpcServer::Connection::Tick() {
 
 GrpcServer::GrpcServer(Loop& loop, GrpcLimits limits, const StreamMaker& streams,
                        GrpcHandler& handler)
-    : loop_(loop), limits_(limits), streams_(streams), handler_(handler) {}
+    : loop_(loop),
+      limits_(std::move(limits)),
+      streams_(streams),
+      handler_(handler),
+      acceptor_(
+          loop, [this] { return connections_.size() < limits_.connections; },
+          [this](int fd) {
+            const auto connection = std::make_shared<Connection>(*this, fd);
+            connections_.emplace(fd, connection);
+            connection->Start();
+          }) {}
 
 GrpcServer::~GrpcServer() {
-  Unwatch();
-  for (const int fd : listening_) close(fd);
+  acceptor_.Close();
   connections_.clear();
 }
 
-void GrpcServer::Serve(int listening) {
-  Unwatch();
-  listening_.push_back(listening);
-  Watch();
-}
-
-void GrpcServer::Watch() {
-  if (std::exchange(watching_, true)) return;
-  for (const int fd : listening_) {
-    loop_.Watch(fd, EPOLLIN, [this, fd](std::uint32_t) { Accept(fd); });
-  }
-}
-
-void GrpcServer::Unwatch() {
-  loop_.Cancel(retry_);
-  if (!std::exchange(watching_, false)) return;
-  for (const int fd : listening_) loop_.Forget(fd);
-}
-
-void GrpcServer::Accept(int listening) {
-  for (int i = 0; i < kAcceptsAtOnce; ++i) {
-    // The others wait in the kernel's queue until Closed.
-    if (connections_.size() >= limits_.connections) return Unwatch();
-    const int fd = accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-      Unwatch();
-      retry_ = loop_.At(loop_.now() + kAcceptPause, [this] { Watch(); });
-      return;
-    }
-    if (fd < 0) return;
-    const int one = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);  // Fails, harmlessly, on unix.
-    const auto connection = std::make_shared<Connection>(*this, fd);
-    connections_.emplace(fd, connection);
-    connection->Start();
-  }
-}
+void GrpcServer::Serve(int listening) { acceptor_.Serve(listening); }
 
 void GrpcServer::Closed(int fd) {
   connections_.erase(fd);
-  if (drained_ == nullptr) return Watch();
+  if (drained_ == nullptr) return acceptor_.Resume();
   if (connections_.empty()) loop_.Post(std::exchange(drained_, nullptr));
 }
 
 void GrpcServer::Drain(std::function<void()> done) {
-  Unwatch();
-  for (const int fd : std::exchange(listening_, {})) close(fd);
+  acceptor_.Close();
   if (connections_.empty()) return loop_.Post(std::move(done));
   drained_ = std::move(done);
   std::vector<std::shared_ptr<Connection>> all;

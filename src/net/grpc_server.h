@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/time.h"
+#include "net/acceptor.h"
+#include "net/byte_budget.h"
 #include "net/grpc.h"
 #include "net/http.h"
 #include "net/loop.h"
@@ -22,14 +24,16 @@ struct GrpcLimits {
   std::size_t connections = 4096;
   std::size_t streams = 1024;             // Of one connection at a time.
   std::size_t metadata_bytes = 64 << 10;  // Of one call. Beyond: RESOURCE_EXHAUSTED.
-  // What has come of messages that are not whole, of all connections together: RESOURCE_EXHAUSTED.
-  std::size_t unfinished_bytes = std::size_t{2} << 30;
+  // Of what has come of messages that are not whole; beyond: RESOURCE_EXHAUSTED. Shared with
+  // whoever else counts in it; null: no bound.
+  std::shared_ptr<ByteBudget> budget = nullptr;
   // Calls of one connection that its client may reset at once, and a tenth of that in each second
   // after; beyond, the connection is ended. High, because clients under load reset what is late.
   std::size_t resets = 10'000;
   Duration idle_time = std::chrono::seconds(300);  // A connection without calls.
   // A peer that takes nothing of what waits for it, sends half a message or no first byte.
   Duration stall_time = std::chrono::seconds(20);
+  Duration handshake_time = std::chrono::seconds(10);  // For TLS to stand.
 };
 
 // One call of a client, unary or streaming. Kept by whoever answers it, used from the loop's
@@ -81,24 +85,22 @@ class GrpcServer {
   // GOAWAY: calls under way are finished, new ones refused. Calls `done`, not from within, when no
   // connection is left.
   void Drain(std::function<void()> done);
+  // Called, ten times a second at most, while no connection can be accepted; with errno.
+  void OnAcceptFailure(std::function<void(int error)> failed) {
+    acceptor_.OnFailure(std::move(failed));
+  }
   std::size_t connections() const { return connections_.size(); }
 
  private:
   class Call;
   class Connection;
-  void Accept(int listening);
-  void Watch();
-  void Unwatch();
   void Closed(int fd);
 
   Loop& loop_;
   GrpcLimits limits_;
   const StreamMaker& streams_;
   GrpcHandler& handler_;
-  std::vector<int> listening_;
-  bool watching_ = false;
-  Loop::TimerId retry_{};
-  std::size_t unfinished_bytes_ = 0;
+  Acceptor acceptor_;
   // By descriptor. Shared with the loop's round in which one of them ends.
   std::unordered_map<int, std::shared_ptr<Connection>> connections_;
   std::function<void()> drained_;

@@ -414,7 +414,7 @@ TEST_F(GrpcTest, AnAnswerBeforeTheEndOfTheQuestionStopsIt) {
 }
 
 TEST_F(GrpcTest, UnfinishedMessagesOfAllTogetherAreLimited) {
-  Serve({.unfinished_bytes = 1000});
+  Serve({.budget = std::make_shared<ByteBudget>(1000)});
   RawClient raw(loop, *address, streams);
   const std::string half = Framed(std::string(800, 'x')).substr(0, 705);
   const std::int32_t first = raw.Open("/t/Echo");

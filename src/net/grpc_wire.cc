@@ -1,13 +1,13 @@
 #include "net/grpc_wire.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <utility>
 
+#include "net/inflate.h"
 #include "net/target.h"
 
 namespace divvy::net {
@@ -29,55 +29,19 @@ constexpr std::array<Unit, 6> kUnits{{{'n', std::chrono::nanoseconds(1)},
                                       {'M', std::chrono::minutes(1)},
                                       {'H', std::chrono::hours(1)}}};
 
-// zlib's state, which must be given back.
-class Inflater {
- public:
-  explicit Inflater(GrpcEncoding encoding) {
-    // 15: the largest window; 16 more: in gzip's frame rather than zlib's.
-    ready_ = inflateInit2(&state_, encoding == GrpcEncoding::kGzip ? 15 + 16 : 15) == Z_OK;
-  }
-  ~Inflater() {
-    if (ready_) inflateEnd(&state_);
-  }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-
-  MessageReader::Taken Run(std::string_view from, std::size_t most_bytes);
-
- private:
-  z_stream state_{};
-  bool ready_ = false;
-};
-
 MessageReader::Taken Refused(GrpcCode code, std::string message) {
   return {.message = std::nullopt, .status = {.code = code, .message = std::move(message)}};
 }
 
-MessageReader::Taken Inflater::Run(std::string_view from, std::size_t most_bytes) {
-  if (!ready_) return Refused(GrpcCode::kInternal, "no memory to decompress a message");
-  std::string to;
-  // zlib takes a pointer to non-const and writes nothing there.
-  state_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(from.data()));
-  state_.avail_in = static_cast<uInt>(from.size());
-  int result = Z_OK;
-  while (result == Z_OK) {
-    const std::size_t done = to.size();
-    // One byte beyond the limit tells a message that is too large from one that just fits.
-    if (done > most_bytes) break;
-    to.resize(std::min(std::max<std::size_t>(done * 2, from.size() * 4 + 64), most_bytes + 1));
-    state_.next_out = reinterpret_cast<Bytef*>(to.data() + done);
-    state_.avail_out = static_cast<uInt>(to.size() - done);
-    result = inflate(&state_, Z_NO_FLUSH);
-    to.resize(to.size() - state_.avail_out);
+MessageReader::Taken Inflated(GrpcEncoding encoding, std::string_view from,
+                              std::size_t most_bytes) {
+  const bool gzip = encoding == GrpcEncoding::kGzip;
+  auto plain = Inflate(from, gzip ? DeflateFrame::kGzip : DeflateFrame::kZlib, most_bytes);
+  if (plain) return {.message = Slice(std::move(*plain)), .status = {}};
+  if (plain.error().code == ErrorCode::kResourceExhausted) {
+    return Refused(GrpcCode::kResourceExhausted, "a message is " + plain.error().message);
   }
-  if (to.size() > most_bytes) {
-    return Refused(GrpcCode::kResourceExhausted,
-                   fmt::format("a message is larger than {} bytes when decompressed", most_bytes));
-  }
-  if (result != Z_STREAM_END || state_.avail_in > 0) {
-    return Refused(GrpcCode::kInternal, "a message is not compressed as grpc-encoding says");
-  }
-  return {.message = Slice(std::move(to)), .status = {}};
+  return Refused(GrpcCode::kInternal, "a message is not compressed as grpc-encoding says");
 }
 
 }  // namespace
@@ -206,7 +170,7 @@ MessageReader::Taken MessageReader::End() {
   const bool compressed = prefix_[0] != 0;
   prefix_size_ = 0;
   filled_ = 0;
-  if (compressed) return Inflater(encoding_).Run(view, most_bytes_);
+  if (compressed) return Inflated(encoding_, view, most_bytes_);
   return {.message = Slice(block, view), .status = {}};
 }
 

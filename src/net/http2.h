@@ -95,6 +95,7 @@ class Http2Connection : public std::enable_shared_from_this<Http2Connection> {
   // When bytes last came; the beginning when none have.
   TimePoint heard() const { return heard_; }
   bool heard_anything() const { return heard_anything_; }
+  bool handshaking() const { return stream_->handshaking(); }
 
  private:
   struct Callbacks;  // What nghttp2 calls.

@@ -30,7 +30,11 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  void Send(HttpQuestion question, Callback callback);
+  // When a question leaves: at once, or together with others of the loop's round, in one system
+  // call, at its end.
+  enum class Leaves { kAtOnce, kWithTheRound };
+  // The question is needed during the call only; its slices are kept.
+  void Send(const HttpQuestion& question, Callback callback, Leaves leaves = Leaves::kAtOnce);
   // Breaks the connection: what is pending fails with kUnavailable, soon and not from within Close.
   // Send connects anew.
   void Close();

@@ -69,7 +69,16 @@ void HttpReader::Filled(std::size_t bytes) {
 
 void HttpReader::Consume(std::size_t bytes) { begin_ += bytes; }
 
-void HttpReader::Discard() { begin_ = end_ = 0; }
+void HttpReader::Discard() {
+  begin_ = end_ = capacity_ = 0;
+  buffer_.reset();
+  block_.reset();
+  text_ = {};
+}
+
+std::size_t HttpReader::held() const {
+  return end_ - begin_ + text_.size() + (block_ == nullptr ? 0 : filled_);
+}
 
 Result<std::optional<std::string_view>> HttpReader::FindHead() {
   Check(state_ == State::kHead, "the body was taken");

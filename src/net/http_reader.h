@@ -48,7 +48,11 @@ class HttpReader {
   bool has_bytes() const { return begin_ != end_; }
   bool in_body() const { return state_ != State::kHead; }
   bool until_close() const { return state_ == State::kUntilClose; }
-  // Forgets all bytes that are waiting.
+  // The body under way is there, to its last byte and no further.
+  bool is_whole() const { return state_ == State::kLength && filled_ == block_bytes_; }
+  // Bytes that have come and were not taken, with the part of a body that is there.
+  std::size_t held() const;
+  // Forgets all of them. What comes after cannot be read: for the end of a connection.
   void Discard();
 
  private:

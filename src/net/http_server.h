@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <unordered_map>
-#include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
+#include "net/acceptor.h"
 #include "net/address.h"
+#include "net/byte_budget.h"
 #include "net/http.h"
 #include "net/loop.h"
 #include "net/stream.h"
@@ -18,10 +18,14 @@
 namespace divvy::net {
 
 struct HttpLimits {
-  std::size_t head_bytes = 64 << 10;               // Beyond: 431.
-  std::size_t body_bytes = 64 << 20;               // Beyond: 413, as soon as the head says so.
-  std::size_t connections = 4096;                  // Beyond: not accepted until others have closed.
-  Duration head_time = std::chrono::seconds(10);   // From first byte to whole head: else 408.
+  std::size_t head_bytes = 64 << 10;  // Beyond: 431.
+  std::size_t body_bytes = 64 << 20;  // Beyond: 413, as soon as the head says so.
+  std::size_t connections = 4096;     // Beyond: not accepted until others have closed.
+  // Of what has come of requests that are not whole; beyond: 429. Shared with whoever else counts
+  // in it; null: no bound.
+  std::shared_ptr<ByteBudget> budget = nullptr;
+  // From first byte to whole head: else 408. As long for a TLS handshake.
+  Duration head_time = std::chrono::seconds(10);
   Duration idle_time = std::chrono::seconds(120);  // Between requests.
   // While draining, an idle connection stays open this long: who asks on it meanwhile is answered,
   // and told to close.
@@ -34,7 +38,8 @@ struct HttpLimits {
 
 // The way back to who asked. May be kept as long as need be and used once, from the loop's thread;
 // when the client has gone, or the server, the answer is dropped. One that is destroyed unused
-// sends a 500: nobody waits for ever. Answers go out in the order of the requests.
+// sends a 500: nobody waits for ever. Answers go out in the order of the requests. A client that
+// has ended only its own side of the connection is there still, and gets its answers.
 class HttpReply {
  public:
   virtual ~HttpReply() = default;
@@ -65,23 +70,23 @@ class HttpServer {
   // last answer is out (which says Connection: close). Calls `done` when none is left.
   void Drain(std::function<void()> done);
 
+  // Called, ten times a second at most, while no connection can be accepted; with errno.
+  void OnAcceptFailure(std::function<void(int error)> failed) {
+    acceptor_.OnFailure(std::move(failed));
+  }
+
   std::size_t connections() const { return connections_.size(); }
 
  private:
   class Connection;
   friend class Connection;
-  void Accept(int listening);
-  void PauseAccepting();
-  void ResumeAccepting();
   void Closed(int fd);
 
   Loop& loop_;
   HttpLimits limits_;
   const StreamMaker& streams_;
   HttpHandler handler_;
-  std::vector<int> listening_;
-  bool accepting_ = true;  // Else the sockets are watched for nothing.
-  std::optional<Loop::TimerId> accept_again_;
+  Acceptor acceptor_;
   // Shared with the loop and, weakly, with the replies.
   std::unordered_map<int, std::shared_ptr<Connection>> connections_;
   std::uint64_t connections_made_ = 0;

@@ -1,6 +1,7 @@
 #include "net/http_server_connection.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "net/http_answer.h"
 
 namespace divvy::net {
 namespace {
@@ -33,30 +35,12 @@ int StatusOf(ErrorCode code) {
   }
 }
 
-HttpAnswer ErrorAnswer(int status, std::string_view message) {
-  std::string body = R"({"error":")";
-  for (const char c : message) {
-    if (c == '"' || c == '\\') body += '\\';
-    body += c;
-  }
-  body += "\"}";
-  HttpAnswer answer{.status = status, .headers = {}, .body = {}};
-  answer.headers.emplace_back("Content-Type", "application/json");
-  answer.body.emplace_back(std::move(body));
-  return answer;
+// True when the other side has closed both directions, or the connection is broken. Over TCP a
+// client that has closed both looks like one that still listens until it is sent something.
+bool HasHungUp(int fd) {
+  pollfd event{.fd = fd, .events = 0, .revents = 0};
+  return poll(&event, 1, 0) == 1 && (event.revents & (POLLHUP | POLLERR)) != 0;
 }
-
-// A header's value may come from a request. A line end in it would begin a header of its own.
-void AppendValue(std::string& to, std::string_view value) {
-  constexpr std::string_view kEnds("\r\n\0", 3);
-  if (value.find_first_of(kEnds) == std::string_view::npos) {
-    to += value;
-    return;
-  }
-  for (const char c : value) to += kEnds.find(c) == std::string_view::npos ? c : ' ';
-}
-
-bool MayHaveBody(int status) { return status >= 200 && status != 204 && status != 304; }
 
 }  // namespace
 
@@ -109,6 +93,8 @@ HttpServer::Connection::Connection(HttpServer& server, int fd)
       id_(++server.connections_made_),
       stream_(server.streams_.Make(fd)),
       reader_(server.limits_.head_bytes, server.limits_.body_bytes),
+      budget_(server.limits_.budget),
+      share_(budget_.get()),
       idle_since_(server.loop_.now()) {}
 
 void HttpServer::Connection::Start() {
@@ -205,8 +191,9 @@ bool HttpServer::Connection::ReadSome() {
     read_moved_ = 0;
     read_progress_ = loop_.now();
   }
-  // A short read has emptied the socket: asking again would only be told so.
-  return bytes == room.size() || stream_->has_buffered();
+  // A short read has emptied the socket, and one that ends a body most likely: asking again would
+  // only be told so.
+  return (bytes == room.size() && !reader_.is_whole()) || stream_->has_buffered();
 }
 
 bool HttpServer::Connection::Discard() {
@@ -217,12 +204,31 @@ bool HttpServer::Connection::Discard() {
   return got > 0;
 }
 
+// What is under way to the client and what it waits for, it gets: it may have closed one direction
+// only.
 void HttpServer::Connection::OnEnd() {
   ended_ = true;
-  const bool waiting = std::any_of(slots_.begin(), slots_.end(),
-                                   [](const Slot& slot) { return !slot.answer.has_value(); });
-  // It may have closed one direction only, and take what is under way to it.
-  if (waiting || queue_.empty()) dead_ = true;
+  if (HasHungUp(fd_) || (slots_.empty() && queue_.empty())) {
+    dead_ = true;
+    return;
+  }
+  if (last_seen_) return;
+  // Half a request, if there is one, will never be whole.
+  last_seen_ = true;
+  if (!slots_.empty()) slots_.back().closes = true;
+  continue_due_ = false;
+  request_ = {};
+  reader_.Discard();
+}
+
+// Whoever sends bodies and never ends them takes memory that others need.
+void HttpServer::Connection::CountHeld() {
+  if (dead_ || last_seen_) {
+    (void)share_.Set(0);
+  } else if (!share_.Set(reader_.held())) {
+    Refuse(429, fmt::format("requests of {} bytes are held already", budget_->taken()));
+    (void)share_.Set(0);
+  }
 }
 
 // Hears what has come as far as it may, and sends what was answered on the spot.
@@ -230,6 +236,7 @@ void HttpServer::Connection::HandleMessages() {
   bool was_full = false;
   do {
     HearMessages();
+    CountHeld();
     was_full = IsFull();
     Flush();
   } while (was_full && !IsFull() && !dead_);
@@ -292,6 +299,7 @@ bool HttpServer::Connection::BeginMessage() {
 }
 
 void HttpServer::Connection::Dispatch() {
+  (void)share_.Set(0);  // Whoever gets it counts it from here on.
   Slot& slot = slots_.emplace_back();
   slot.closes = last_seen_ = !request_.keep_alive || server_.draining_;
   slot.head_only = request_.method == "HEAD";
@@ -356,31 +364,9 @@ void HttpServer::Connection::SendReady() {
 }
 
 void HttpServer::Connection::Push(const Slot& slot) {
-  const HttpAnswer& answer = *slot.answer;
-  std::size_t length = 0;
-  for (const Slice& slice : answer.body) length += slice.size();
-  std::string head;
-  head.reserve(256);
-  fmt::format_to(std::back_inserter(head), "HTTP/1.1 {} {}\r\n", answer.status,
-                 ReasonPhrase(answer.status));
-  for (const auto& [name, value] : answer.headers) {
-    head += name;
-    head += ": ";
-    AppendValue(head, value);
-    head += "\r\n";
-  }
-  if (MayHaveBody(answer.status)) {
-    fmt::format_to(std::back_inserter(head), "Content-Length: {}\r\n", length);
-  }
-  if (slot.closes) {
-    head += "Connection: close\r\n";
-  } else if (slot.minor_version == 0) {
-    head += "Connection: keep-alive\r\n";
-  }
-  head += "\r\n";
-  queue_.Push(Slice(std::move(head)));
-  if (slot.head_only || !MayHaveBody(answer.status)) return;
-  for (const Slice& slice : answer.body) queue_.Push(slice);
+  queue_.Push(Slice(AnswerHead(*slot.answer, slot.closes, slot.minor_version)));
+  if (slot.head_only || !MayHaveBody(slot.answer->status)) return;
+  for (const Slice& slice : slot.answer->body) queue_.Push(slice);
 }
 
 void HttpServer::Connection::Flush() {
@@ -430,6 +416,7 @@ void HttpServer::Connection::UpdateInterest() {
 
 std::optional<TimePoint> HttpServer::Connection::Deadline() const {
   if (linger_until_) return linger_until_;
+  if (stream_->handshaking()) return std::min(idle_since_ + limits_.head_time, drains_at_);
   std::optional<TimePoint> due;
   const auto by = [&due](TimePoint when) { due = due ? std::min(*due, when) : when; };
   if (!queue_.empty()) by(write_progress_ + limits_.stall_time);

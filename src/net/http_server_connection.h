@@ -52,6 +52,7 @@ class HttpServer::Connection : public std::enable_shared_from_this<HttpServer::C
   // Requests.
   bool ReadSome();
   bool Discard();
+  void CountHeld();
   void HandleMessages();
   void HearMessages();
   bool BeginMessage();
@@ -81,6 +82,8 @@ class HttpServer::Connection : public std::enable_shared_from_this<HttpServer::C
   const std::uint64_t id_;
   std::unique_ptr<Stream> stream_;
   HttpReader reader_;
+  const std::shared_ptr<ByteBudget> budget_;
+  BudgetShare share_;  // Of it: what the reader holds.
   SendQueue queue_;
   HttpRequest request_;  // The one whose body is under way.
   HttpFraming framing_;

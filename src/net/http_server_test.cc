@@ -395,6 +395,63 @@ TEST_F(HttpServerTest, AClientThatEndsItsSideStillGetsWhatIsOnItsWay) {
   EXPECT_EQ(peer.ReceiveAll().size(), big.size() + 44);
 }
 
+TEST_F(HttpServerTest, AClientThatEndsItsSideIsAnsweredWhatItAsked) {
+  Serve();
+  Peer peer(loop_, address_);
+  const std::string ask = "GET /later HTTP/1.1\r\nHost: h\r\n\r\n";
+  ASSERT_TRUE(
+      peer.Send(ask + ask + "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhe"));
+  peer.EndSending();
+  RunUntil(loop_, [this] { return later_.size() == 2; });
+  bool gone = false;
+  later_[0]->OnGone([&gone] { gone = true; });
+  for (int i = 0; i < 5; ++i) loop_.Round(Duration::zero());
+  EXPECT_FALSE(gone);
+  later_[1]->Send(Text("second"));
+  later_[0]->Send(Text("first"));
+  EXPECT_EQ(peer.ReceiveAll(),
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst"
+            "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecond");
+  RunUntil(loop_, [this] { return server_->connections() == 0; });
+  // And if it goes after all, who waits hears of it.
+  Peer other(loop_, address_);
+  ASSERT_TRUE(other.Send(ask));
+  other.EndSending();
+  RunUntil(loop_, [this] { return later_.size() == 3; });
+  later_[2]->OnGone([&gone] { gone = true; });
+  loop_.Round(Duration::zero());
+  other.Close();
+  RunUntil(loop_, [&gone] { return gone; });
+}
+
+TEST_F(HttpServerTest, WhatIsHalfReceivedCountsInTheBudget) {
+  HttpLimits limits;
+  limits.budget = std::make_shared<ByteBudget>(100'000);
+  Serve(limits);
+  const std::string head = "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 70000\r\n\r\n";
+  const std::string chunked =
+      "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n11170\r\n";
+  for (const std::string& second : {head, chunked}) {
+    Peer first(loop_, address_);
+    ASSERT_TRUE(first.Send(head + std::string(69'000, 'x')));
+    RunUntil(loop_, [&] { return limits.budget->taken() > 69'000; });
+    Peer late(loop_, address_);
+    ASSERT_TRUE(late.Send(second + std::string(60'000, 'x')));
+    const std::string refusal = late.ReceiveAll();
+    EXPECT_TRUE(refusal.starts_with("HTTP/1.1 429 ")) << refusal;
+    EXPECT_NE(refusal.find("\r\nRetry-After: 1\r\n"), std::string::npos);
+    // The first goes on, and what it held is given back.
+    ASSERT_TRUE(first.Send(std::string(1000, 'x')));
+    EXPECT_TRUE(first.ReceiveUntil("\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    EXPECT_EQ(limits.budget->taken(), 0U);
+    ASSERT_TRUE(first.Send(head + std::string(50'000, 'x')));
+    RunUntil(loop_, [&] { return limits.budget->taken() > 50'000; });
+  }
+  // Also by those that went away.
+  RunUntil(loop_, [this] { return server_->connections() == 0; });
+  EXPECT_EQ(limits.budget->taken(), 0U);
+}
+
 TEST_F(HttpServerTest, DrainAnswersWhatIsUnderWayAndClosesTheRest) {
   Serve();
   Peer idle(loop_, address_);
@@ -488,6 +545,8 @@ TEST_F(HttpServerTest, WithoutDescriptorsItWaitsAndGoesOn) {
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
   const rlimit none{.rlim_cur = 3, .rlim_max = limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  int error = 0;
+  server_->OnAcceptFailure([&error](int why) { error = why; });
   loop_.Round(Duration::zero());
   // Had it gone on watching, every round would return at once. Some may, when its timer is due.
   constexpr Duration kRound = std::chrono::milliseconds(20);
@@ -499,6 +558,7 @@ TEST_F(HttpServerTest, WithoutDescriptorsItWaitsAndGoesOn) {
   }
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_TRUE(waited) << "it spins";
+  EXPECT_EQ(error, EMFILE);
   ASSERT_TRUE(peer.Send(kEcho)) << "those that are there are served";
   EXPECT_EQ(peer.Receive(kEchoed.size()), kEchoed);
   RunUntil(loop_, [this] { return server_->connections() == 2; });

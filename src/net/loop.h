@@ -42,10 +42,14 @@ class Loop {
   // called before the descriptor is closed.
   void Forget(int fd);
 
-  // Calls `due` once, not before `when`.
+  // Calls `due` once, not before `when`; some tens of microseconds later on an idle machine.
   TimerId At(TimePoint when, std::function<void()> due);
   // A timer that has gone off or was cancelled is none: nothing happens.
   void Cancel(TimerId timer);
+  // From now on timers go off on time: the thread that calls this, and runs the loop, sleeps until
+  // shortly before and then turns without sleeping. Costs a tenth of a millisecond of a core a
+  // timer.
+  void KeepTimeExactly();
 
   // Calls `call` at the end of this round (or, from another thread, of a coming one).
   void Post(std::function<void()> call);
@@ -75,6 +79,7 @@ class Loop {
   std::unordered_map<int, Watched> watched_;
   std::uint64_t timers_made_ = 0;
   std::map<TimerId, std::function<void()>> timers_;
+  Duration early_{};  // Before a timer: then the loop sleeps no more.
   std::mutex mutex_;  // Of posted_.
   std::vector<std::function<void()>> posted_;
   std::vector<std::function<void()>> running_;  // Scratch.

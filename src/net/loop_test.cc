@@ -26,8 +26,13 @@ struct Pair {
   std::array<int, 2> ends{};
 };
 
-TEST(LoopTest, TimersGoOffInTheirOrderAndNotBeforeTheirTime) {
+// Also of a loop that wakes up early for them.
+class LoopTimerTest : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Exactly, LoopTimerTest, ::testing::Bool());
+
+TEST_P(LoopTimerTest, TimersGoOffInTheirOrderAndNotBeforeTheirTime) {
   Loop loop;
+  if (GetParam()) loop.KeepTimeExactly();
   std::string order;
   const TimePoint start = loop.now();
   const auto at = [&](int ms, char name) {

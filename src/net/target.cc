@@ -1,6 +1,9 @@
 #include "net/target.h"
 
+#include <algorithm>
 #include <cctype>
+
+#include "net/http.h"
 
 namespace divvy::net {
 
@@ -11,7 +14,27 @@ int HexDigit(char c) {
   return -1;
 }
 
+namespace {
+
+// "http://host:port/path" without its first part: what proxies are sent, and some clients send to
+// everybody (RFC 9112, section 3.2.2).
+std::string_view WithoutOrigin(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (target.size() <= scheme.size() || !EqualTokens(target.substr(0, scheme.size()), scheme)) {
+      continue;
+    }
+    target.remove_prefix(scheme.size());
+    const std::size_t end = std::min(target.find_first_of("/?#"), target.size());
+    if (end == 0) return {};  // No host.
+    return end == target.size() || target[end] != '/' ? std::string_view("/") : target.substr(end);
+  }
+  return target;
+}
+
+}  // namespace
+
 std::optional<std::vector<std::string>> SplitPath(std::string_view target) {
+  if (!target.starts_with('/')) target = WithoutOrigin(target);
   if (target.empty() || target.front() != '/') return {};
   target = target.substr(1, target.find_first_of("?#") - 1);
   std::vector<std::string> parts(1);

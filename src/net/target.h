@@ -12,7 +12,7 @@ namespace divvy::net {
 
 // The parts of a request's path between slashes, percent-decoded; the query is left off. Nothing
 // for what is no path: not absolute, a bad escape, or an escaped NUL. "/v2/" and "/v2" are the
-// same.
+// same, and so is "http://host:port/v2".
 [[nodiscard]] std::optional<std::vector<std::string>> SplitPath(std::string_view target);
 
 // `text` as one part of a path.

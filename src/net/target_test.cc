@@ -17,7 +17,12 @@ TEST(TargetTest, SplitsAndDecodes) {
   EXPECT_THAT(SplitPath("/v2/models/a%20b%2fc/infer?x=/y"),
               Optional(ElementsAre("v2", "models", "a b/c", "infer")));
   EXPECT_THAT(SplitPath("/"), Optional(ElementsAre()));
-  for (const char* bad : {"", "v2", "*", "/a%", "/a%2", "/a%zz", "/a%00b"}) {
+  EXPECT_THAT(SplitPath("http://h:1/v2/x?y"), Optional(ElementsAre("v2", "x")));
+  EXPECT_THAT(SplitPath("HTTPS://[::1]:1/v2"), Optional(ElementsAre("v2")));
+  EXPECT_THAT(SplitPath("http://h"), Optional(ElementsAre()));
+  EXPECT_THAT(SplitPath("http://h?a/b"), Optional(ElementsAre()));
+  for (const char* bad : {"", "v2", "*", "/a%", "/a%2", "/a%zz", "/a%00b", "http://", "http:///v2",
+                          "ftp://h/v2", "http:/v2"}) {
     EXPECT_FALSE(SplitPath(bad)) << bad;
   }
 }

@@ -81,7 +81,7 @@ class TlsStream final : public Stream {
   }
   ~TlsStream() override {
     // Says good-bye if that can be done without waiting.
-    if (!ended_ && SSL_is_init_finished(ssl_) != 0) SSL_shutdown(ssl_);
+    if (!broken_ && SSL_is_init_finished(ssl_) != 0) SSL_shutdown(ssl_);
     ERR_clear_error();
     SSL_free(ssl_);
   }
@@ -102,7 +102,7 @@ class TlsStream final : public Stream {
       total += got;
     }
     if (total > 0) return static_cast<long>(total);
-    return ended_ ? -1 : 0;
+    return ended_ || broken_ ? -1 : 0;
   }
 
   long Write(const iovec* from, int count) override {
@@ -129,18 +129,23 @@ class TlsStream final : public Stream {
       offset += put;
     }
     if (total > 0) return static_cast<long>(total);
-    return ended_ ? -1 : 0;
+    return broken_ ? -1 : 0;
   }
 
   bool wants_read() const override { return wants_read_; }
   // An end that was met after bytes is to be read too, and no poll may tell of it.
-  bool has_buffered() const override { return ended_ || SSL_pending(ssl_) > 0; }
+  bool has_buffered() const override { return ended_ || broken_ || SSL_pending(ssl_) > 0; }
+  bool handshaking() const override { return SSL_is_init_finished(ssl_) == 0; }
 
  private:
   void Note(int result) {
     const int error = SSL_get_error(ssl_, result);
     wants_read_ = error != SSL_ERROR_WANT_WRITE;
-    if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) ended_ = true;
+    if (error == SSL_ERROR_ZERO_RETURN) {
+      ended_ = true;
+    } else if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) {
+      broken_ = true;
+    }
     ERR_clear_error();
   }
 
@@ -161,7 +166,8 @@ class TlsStream final : public Stream {
 
   SSL* ssl_;
   bool wants_read_ = true;
-  bool ended_ = false;
+  bool ended_ = false;   // The peer has said good-bye and sends no more.
+  bool broken_ = false;  // Nothing goes in either direction.
   std::array<char, kRecord> record_;
 };
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "net/grpc_server.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/test_peer.h"
@@ -130,6 +131,35 @@ TEST_F(TlsTest, WhoSpeaksNoTlsIsClosed) {
   ASSERT_TRUE(peer.Send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
   EXPECT_EQ(peer.ReceiveAll().find("HTTP/1.1 200"), std::string::npos);
   RunUntil(loop_, [this] { return server_->connections() == 0; });
+}
+
+// Hears of no call, because none comes so far.
+class Deaf final : public GrpcHandler {
+ public:
+  void OnMessage(const std::shared_ptr<GrpcCall>&, Slice) override {}
+  void OnHalfClose(const std::shared_ptr<GrpcCall>&) override {}
+  void OnCancelled(const std::shared_ptr<GrpcCall>&) override {}
+};
+
+TEST_F(TlsTest, WhoDoesNotFinishTheHandshakeIsClosed) {
+  // All other times are far longer than the test may take.
+  HttpServer http(loop_, {.head_time = std::chrono::milliseconds(5)}, *server_streams_,
+                  [](HttpRequest, std::unique_ptr<HttpReply>) {});
+  Deaf deaf;
+  GrpcServer grpc(
+      loop_, {.stall_time = std::chrono::hours(1), .handshake_time = std::chrono::milliseconds(5)},
+      *server_streams_, deaf);
+  const auto http_at = Address::Parse("unix:" + folder_.File("h"));
+  const auto grpc_at = Address::Parse("unix:" + folder_.File("g"));
+  http.Serve(Listen(*http_at, 8).value());
+  grpc.Serve(Listen(*grpc_at, 8).value());
+  for (const Address& address : {*http_at, *grpc_at}) {
+    Peer mute(loop_, address);
+    Peer midway(loop_, address);
+    ASSERT_TRUE(midway.Send("\x16\x03\x01"));  // How a ClientHello begins.
+    EXPECT_EQ(mute.ReceiveAll() + midway.ReceiveAll(), "");
+  }
+  EXPECT_EQ(http.connections() + grpc.connections(), 0U);
 }
 
 TEST_F(TlsTest, FilesThatAreNoneAreNamed) {

@@ -1,5 +1,6 @@
 #include "server/backend.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -10,48 +11,52 @@ namespace divvy::server {
 Backend::Backend(net::Loop& loop, net::Address address, std::string host, Kind kind)
     : loop_(loop), address_(std::move(address)), host_(std::move(host)), kind_(kind) {}
 
-net::HttpClient& Backend::Client(std::size_t index) {
-  while (clients_.size() <= index) {
-    clients_.push_back(std::make_unique<net::HttpClient>(loop_, address_, host_, streams_));
+net::HttpClient& Backend::Client() {
+  for (const auto& client : clients_) {
+    if (kind_ == Kind::kWorker || client->pending() == 0) return *client;
   }
-  return *clients_[index];
+  return *clients_.emplace_back(
+      std::make_unique<net::HttpClient>(loop_, address_, host_, streams_));
 }
 
-void Backend::Run(std::vector<net::HttpQuestion> batch, Callback callback) {
-  Check(!busy() && !batch.empty(), "one batch at a time");
-  callback_ = std::move(callback);
-  responses_.assign(batch.size(), {});
-  missing_ = batch.size();
-  const std::uint64_t run = ++run_;
-  if (kind_ == Kind::kWorker && batch.size() > 1) {
-    batch.front().headers.emplace_back("divvy-batch", std::to_string(batch.size()));
-  }
+void Backend::Run(std::span<const net::HttpQuestion* const> batch, Callback callback) {
+  Check(!batch.empty(), "a batch of something");
+  const std::uint64_t number = ++batches_made_;
+  batches_.push_back({number, batch.size(), {}, std::move(callback)});
+  batches_.back().responses.resize(batch.size());
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    net::HttpClient& client = Client(kind_ == Kind::kWorker ? 0 : i);
-    client.Send(std::move(batch[i]), [this, run, i](Result<net::HttpResponse> response) {
-      Take(run, i, std::move(response));
-    });
+    const auto take = [this, number, i](Result<net::HttpResponse> response) {
+      Take(number, i, std::move(response));
+    };
+    if (i > 0 || batch.size() == 1 || kind_ != Kind::kWorker) {
+      Client().Send(*batch[i], take, net::HttpClient::Leaves::kWithTheRound);
+      continue;
+    }
+    net::HttpQuestion first = *batch[i];
+    first.headers.emplace_back("divvy-batch", std::to_string(batch.size()));
+    Client().Send(first, take, net::HttpClient::Leaves::kWithTheRound);
   }
 }
 
-void Backend::Take(std::uint64_t run, std::size_t index, Result<net::HttpResponse> response) {
-  if (run != run_ || !busy()) return;  // Of a batch that was given up.
-  if (!response) {
-    Callback callback = std::exchange(callback_, nullptr);
-    // Answers to the rest may still come on this connection: they are nobody's.
-    for (const auto& client : clients_) client->Close();
-    callback(Fail(response.error()));
-    return;
+void Backend::Take(std::uint64_t number, std::size_t index, Result<net::HttpResponse> response) {
+  const auto batch = std::ranges::find(batches_, number, &Batch::number);
+  if (batch == batches_.end()) return;  // It was given up.
+  const bool ended = !response || batch->missing == 1;
+  if (response) {
+    batch->responses[index] = std::move(*response);
+    --batch->missing;
   }
-  responses_[index] = std::move(*response);
-  if (--missing_ != 0) return;
-  Callback callback = std::exchange(callback_, nullptr);
-  callback(std::exchange(responses_, {}));
+  if (!ended) return;
+  Batch done = std::move(*batch);
+  batches_.erase(batch);
+  if (response) return done.callback(std::move(done.responses));
+  // Answers to the rest may still come on this connection: they are nobody's.
+  for (const auto& client : clients_) client->Close();
+  done.callback(Fail(std::move(response.error())));
 }
 
 void Backend::Abandon() {
-  callback_ = nullptr;
-  ++run_;
+  batches_.clear();
   for (const auto& client : clients_) client->Close();
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/text_safety.h"
+#include "net/inflate.h"
 
 namespace divvy::server {
 namespace {
@@ -75,33 +76,14 @@ std::string_view Name(Encoding encoding) {
 
 Result<std::string> Decompress(Encoding encoding, std::string_view data, std::size_t most) {
   if (encoding == Encoding::kIdentity) return std::string(data);
-  z_stream stream{};
-  Check(inflateInit2(&stream, BitsOf(encoding)) == Z_OK, "zlib");
-  stream.next_in = Pointer(data);
-  stream.avail_in = static_cast<uInt>(data.size());
-  std::string out;
-  int status = Z_OK;
-  while (status == Z_OK && out.size() <= most) {
-    const std::size_t before = out.size();
-    out.resize(std::min(most + 1, std::max<std::size_t>(before * 2, 4 * data.size() + 1024)));
-    stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
-    stream.avail_out = static_cast<uInt>(out.size() - before);
-    status = inflate(&stream, Z_NO_FLUSH);
-    out.resize(out.size() - stream.avail_out);
-    if (status == Z_BUF_ERROR || (status == Z_OK && stream.avail_in == 0 && stream.avail_out != 0))
-      break;
+  const bool gzip = encoding == Encoding::kGzip;
+  auto plain = net::Inflate(data, gzip ? net::DeflateFrame::kGzip : net::DeflateFrame::kZlib, most);
+  if (plain) return plain;
+  if (plain.error().code == ErrorCode::kResourceExhausted) {
+    return Fail(ErrorCode::kInvalidArgument, "the body is " + plain.error().message);
   }
-  const bool left_over = stream.avail_in != 0;
-  inflateEnd(&stream);
-  if (out.size() > most) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("the body is larger than {} bytes when decompressed", most));
-  }
-  if (status != Z_STREAM_END || left_over) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("the body is not {} data, as Content-Encoding says", Name(encoding)));
-  }
-  return out;
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("the body is not {} data, as Content-Encoding says", Name(encoding)));
 }
 
 std::string Compress(Encoding encoding, std::string_view data) {

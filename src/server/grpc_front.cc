@@ -10,6 +10,7 @@
 #include "kserve/describe.h"
 #include "kserve/grpc_infer.h"
 #include "kserve/http_infer.h"
+#include "kserve/status.h"
 #include "net/target.h"
 #include "server/admission.h"
 
@@ -35,27 +36,7 @@ std::vector<net::Slice> Slices(std::vector<kserve::Piece> pieces,
 }
 
 Error ErrorOf(const net::HttpResponse& response) {
-  ErrorCode code = ErrorCode::kAborted;
-  switch (response.status) {
-    case 400:
-      code = ErrorCode::kInvalidArgument;
-      break;
-    case 404:
-      code = ErrorCode::kNotFound;
-      break;
-    case 429:
-      code = ErrorCode::kResourceExhausted;
-      break;
-    case 501:
-      code = ErrorCode::kUnsupported;
-      break;
-    case 503:
-      code = ErrorCode::kUnavailable;
-      break;
-    default:
-      break;
-  }
-  return {code, kserve::ParseErrorJson(response.body.view())};
+  return {kserve::ErrorCodeOf(response.status), kserve::ParseErrorJson(response.body.view())};
 }
 
 // What an answer is made of, kept until it is sent.
@@ -293,7 +274,10 @@ void GrpcFront::Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Sli
     if (!response) {
       return refuse({ErrorCode::kAborted, "the worker's answer: " + response.error().message});
     }
-    if (call->cancelled() || call->finished()) return Answered(call, streams);
+    if (call->cancelled() || call->finished()) {
+      service_.metrics.Canceled(model->spec.name);
+      return Answered(call, streams);
+    }
     if (timing) {
       kserve::Parameters parameters =
           TimingOf(answer, arrival, deadline, generation->worker(answer.replica).name);
@@ -303,8 +287,10 @@ void GrpcFront::Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Sli
     std::vector<kserve::Piece> pieces = kserve::EncodeGrpcResponse(response->response);
     if (streams) pieces = kserve::EncodeStreamResponse(std::move(pieces));
     const auto owner = std::make_shared<Parts>(Parts{answer.response.body, response->storage});
+    std::vector<net::Slice> slices = Slices(std::move(pieces), owner);
+    if (const auto fits = service_.HoldAnswer(slices); !fits) return refuse(fits.error());
     service_.LogAccess("grpc", model->spec.name, "OK", loop_.Clock() - arrival);
-    call->Write(Slices(std::move(pieces), owner));
+    call->Write(std::move(slices));
     if (!streams) return call->Finish({});
     Answered(call, true);
   };

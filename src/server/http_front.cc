@@ -9,6 +9,7 @@
 #include "base/text_safety.h"
 #include "kserve/describe.h"
 #include "kserve/http_infer.h"
+#include "kserve/status.h"
 #include "net/target.h"
 #include "server/admission.h"
 #include "server/compression.h"
@@ -21,27 +22,6 @@ constexpr std::string_view kHeadLength = "Inference-Header-Content-Length";
 constexpr std::size_t kMostJson = 8 << 20;
 constexpr std::size_t kMostTraceParent = 128;
 constexpr std::size_t kMostTraceState = 512;
-
-int StatusOf(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-    case ErrorCode::kFailedPrecondition:
-      return 400;
-    case ErrorCode::kNotFound:
-      return 404;
-    case ErrorCode::kResourceExhausted:
-      return 429;
-    case ErrorCode::kPermissionDenied:
-      return 401;
-    case ErrorCode::kUnavailable:
-      return 503;
-    case ErrorCode::kUnsupported:
-      return 501;
-    case ErrorCode::kAborted:
-      return 500;
-  }
-  return 500;
-}
 
 net::HttpAnswer Json(std::string text, int status = 200) {
   net::HttpAnswer answer{
@@ -93,8 +73,9 @@ struct Waiting {
   bool timing = false;
   bool shed_with_503 = false;
   std::string trace;
-  const Service* service = nullptr;
+  Service* service = nullptr;
   std::shared_ptr<const void> held;
+  bool gone = false;             // The client.
   kserve::InferRequest request;  // For timing alone.
 };
 
@@ -140,7 +121,7 @@ void CompressBody(Encoding encoding, net::HttpAnswer& answer) {
   answer.headers.emplace_back("Content-Encoding", std::string(Name(encoding)));
 }
 
-void Reply(const Waiting& waiting, Outcome outcome, TimePoint now) {
+void Reply(Waiting& waiting, Outcome outcome, TimePoint now) {
   net::HttpAnswer out;
   if (const auto* why = std::get_if<serving::Refusal>(&outcome)) {
     out = ErrorAnswer(ErrorOf(*why, *waiting.model), waiting.shed_with_503);
@@ -157,6 +138,13 @@ void Reply(const Waiting& waiting, Outcome outcome, TimePoint now) {
     if (waiting.timing && out.status == 200) AddTiming(waiting, answer, out);
     if (waiting.encoding != Encoding::kIdentity && IsWorthCompressing(out)) {
       CompressBody(waiting.encoding, out);
+    }
+    if (waiting.gone && out.status == 200) {
+      waiting.service->metrics.Canceled(waiting.model->spec.name);
+    }
+    waiting.held.reset();  // From here on it is the answer that takes room.
+    if (const auto held = waiting.service->HoldAnswer(out.body); !held) {
+      out = ErrorAnswer(held.error(), waiting.shed_with_503);
     }
   }
   if (!waiting.trace.empty()) out.headers.emplace_back("traceparent", waiting.trace);
@@ -180,9 +168,7 @@ struct HttpFront::Path {
   bool is_model() const { return !model.empty(); }
 
   explicit Path(std::vector<std::string> split) : parts(std::move(split)) {
-    if (parts.size() < 3 || parts[0] != "v2" || parts[1] != "models" ||
-        is({"v2", "models", "stats"}))
-      return;
+    if (parts.size() < 3 || parts[0] != "v2" || parts[1] != "models") return;
     std::size_t next = 3;
     if (parts.size() >= 5 && parts[3] == "versions") {
       const bool digits = parts[4].find_first_not_of("0123456789") == std::string::npos;
@@ -197,7 +183,7 @@ struct HttpFront::Path {
 };
 
 net::HttpAnswer ErrorAnswer(const Error& error, bool shed_with_503) {
-  net::HttpAnswer answer = Json(kserve::ErrorJson(error.message), StatusOf(error.code));
+  net::HttpAnswer answer = Json(kserve::ErrorJson(error.message), kserve::HttpStatusOf(error.code));
   if (answer.status == 429) {
     if (shed_with_503) answer.status = 503;
     answer.headers.emplace_back("Retry-After", "1");
@@ -249,7 +235,8 @@ net::HttpAnswer HttpFront::Describe(const net::HttpRequest& request, const Path&
     if (!reads) return NotAllowed("GET");
     return {.status = service_.ready() ? 200 : 400, .headers = {}, .body = {}};
   }
-  if (path.is({"v2", "models", "stats"})) {
+  // Unless a model has that name, which then is meant.
+  if (path.is({"v2", "models", "stats"}) && service_.generation->Find("stats") == nullptr) {
     return reads ? Json(kserve::ToJson(service_.Statistics(nullptr))) : NotAllowed("GET");
   }
   if (!path.is_model()) return NotFound();
@@ -338,6 +325,8 @@ void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
       question.headers.emplace_back("tracestate", *state);
     }
   }
+  // Not called after the reply has gone, which `waiting` keeps.
+  waiting->reply->OnGone([to = waiting.get()] { to->gone = true; });
   waiting->timing = WantsTiming(decoded->request);
   if (waiting->timing) waiting->request = std::move(decoded->request);
   inference->done = [waiting, &loop = loop_](Outcome outcome) {
@@ -346,19 +335,11 @@ void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
   service_.generation->router().Infer(std::move(*inference));
 }
 
-void MetricsFront::Handle(const net::HttpRequest& request,
-                          std::unique_ptr<net::HttpReply> reply) const {
+void MetricsFront::Handle(const net::HttpRequest& request, std::unique_ptr<net::HttpReply> reply,
+                          const Metrics::Gauges& gauges) const {
   const auto parts = net::SplitPath(request.target);
   if (!parts || parts->size() != 1 || parts->front() != "metrics") return reply->Send(NotFound());
   if (request.method != "GET") return reply->Send(NotAllowed("GET"));
-  Metrics::Gauges gauges;
-  gauges.http_connections = http_connections;
-  gauges.grpc_connections = grpc_connections;
-  if (service_.generation != nullptr) {
-    gauges.pending = service_.generation->router().pending();
-    gauges.waiting = static_cast<std::size_t>(service_.generation->router().waiting());
-    gauges.up = service_.generation->up();
-  }
   net::HttpAnswer answer{
       .status = 200, .headers = {{"Content-Type", "text/plain; version=0.0.4"}}, .body = {}};
   answer.body.emplace_back(service_.metrics.Render(gauges));

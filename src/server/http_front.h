@@ -39,13 +39,13 @@ class HttpFront {
 class MetricsFront {
  public:
   // Outlives it.
-  explicit MetricsFront(Service& service) : service_(service) {}
-  void Handle(const net::HttpRequest& request, std::unique_ptr<net::HttpReply> reply) const;
-  std::size_t http_connections = 0;
-  std::size_t grpc_connections = 0;
+  explicit MetricsFront(const Service& service) : service_(service) {}
+  // `gauges` is what is to be seen now.
+  void Handle(const net::HttpRequest& request, std::unique_ptr<net::HttpReply> reply,
+              const Metrics::Gauges& gauges) const;
 
  private:
-  Service& service_;
+  const Service& service_;
 };
 
 // {"error": ...} with the status that fits the error's code.

@@ -101,7 +101,8 @@ void Tally::Answered(const serving::Request& request, const serving::Service& se
   lane.compute.Add(service.finished - service.started);
   kserve::ModelStatistics& statistics = model.statistics;
   if (status != 200) {
-    ++model.failed;
+    // What the worker finds wrong with a request is the client's doing, as what we find is.
+    ++(status >= 400 && status < 500 ? model.rejected : model.failed);
     Count(statistics.fail, Ns(total));
     return;
   }
@@ -157,6 +158,12 @@ void Metrics::Rejected(std::string_view name) {
   ++(model == models_.end() ? unknown_ : model->rejected);
 }
 
+void Metrics::Canceled(std::string_view name) {
+  const auto model =
+      std::ranges::find_if(models_, [&](const Model& one) { return one.name == name; });
+  if (model != models_.end()) ++model->canceled;
+}
+
 kserve::ModelStatistics Metrics::Statistics(std::string_view name) const {
   const auto model =
       std::ranges::find_if(models_, [&](const Model& one) { return one.name == name; });
@@ -173,6 +180,8 @@ std::string Metrics::Render(const Gauges& gauges) const {
   };
   gauge("divvy_pending_requests", "Requests that came and are not answered.", gauges.pending);
   gauge("divvy_waiting_requests", "Of them, those that wait for a partition.", gauges.waiting);
+  gauge("divvy_held_bytes", "Of requests that come or are under way, and of answers not taken.",
+        gauges.held_bytes);
   gauge("divvy_http_connections", "Open HTTP connections.", gauges.http_connections);
   gauge("divvy_grpc_connections", "Open gRPC connections.", gauges.grpc_connections);
   Head(text, "divvy_unknown_requests_total", "counter",
@@ -202,7 +211,7 @@ void Metrics::RenderModels(std::string& text) const {
                                refused(serving::Refusal::kNoReplica) +
                                refused(serving::Refusal::kHopeless) + model.rejected;
     for (const auto& [reason, count] : {std::pair<const char*, std::uint64_t>{"REJECTED", shed},
-                                        {"CANCELED", 0},
+                                        {"CANCELED", model.canceled},
                                         {"BACKEND", model.failed + lost},
                                         {"OTHER", 0}}) {
       fmt::format_to(

@@ -28,12 +28,15 @@ class Metrics {
 
   // A request that never came to be routed: bad, unknown, too large. "" for an unknown model.
   void Rejected(std::string_view model);
+  // A result that was there when its client had gone. It is counted as answered, too.
+  void Canceled(std::string_view model);
 
   struct Gauges {
     std::size_t pending = 0;
     std::size_t waiting = 0;
     std::size_t http_connections = 0;
     std::size_t grpc_connections = 0;
+    std::size_t held_bytes = 0;
     std::vector<std::pair<Partition, bool>> up;
   };
   // Prometheus' text format.
@@ -55,7 +58,7 @@ class Metrics {
   };
   struct Model {
     std::string name;
-    std::uint64_t in_time = 0, late = 0, failed = 0, rejected = 0;
+    std::uint64_t in_time = 0, late = 0, failed = 0, rejected = 0, canceled = 0;
     std::array<std::uint64_t, 4> refused{};  // By Refusal.
     std::array<Histogram, kPriorities> latency;
     kserve::ModelStatistics statistics;

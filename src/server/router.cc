@@ -13,11 +13,23 @@ namespace {
 // Between looks at what waits beyond hope and what hangs.
 constexpr Duration kTick = std::chrono::milliseconds(5);
 constexpr int kMostLosses = 3;
+// Of a request's time: what is kept for its way from the client and back, which we do not see.
+// Under overload batches are formed to end just in time, and without this they would end just too
+// late.
+constexpr int kShareForTheWay = 100;
+constexpr Duration kMostForTheWay = std::chrono::milliseconds(2);
+
+// What a worker has to do while its answers and our next batch are on their way. Each batch ahead
+// is bound to it early, so they are few.
+constexpr Duration kAhead = std::chrono::microseconds(200);
+constexpr Duration::rep kMostAhead = 7;
 
 serving::Setup Down(serving::Setup setup) {
   for (serving::ReplicaSpec& replica : setup.replicas) {
     Check(replica.lanes == 1, "a replica is one worker");
     replica.up = false;
+    replica.lanes +=
+        static_cast<int>(std::min(kAhead / setup.tables[replica.table](1), kMostAhead));
   }
   return setup;
 }
@@ -58,7 +70,8 @@ Router::Router(net::Loop& loop, serving::Setup setup, const serving::RouteOption
       tally_(tally),
       broken_(std::move(broken)),
       dispatcher_(setup_, route, *this, *this, loop.now()),
-      lanes_(setup_.replicas.size()) {}
+      backends_(setup_.replicas.size()),
+      lanes_(static_cast<std::size_t>(dispatcher_.lanes())) {}
 
 Router::~Router() {
   if (ticking_) loop_.Cancel(tick_);
@@ -74,12 +87,14 @@ void Router::Infer(Inference inference) {
     free_.pop_back();
   }
   ++pending_;
+  const Duration way =
+      std::min((inference.deadline - inference.arrival) / kShareForTheWay, kMostForTheWay);
   const serving::Request request{.tag = slot,
                                  .model = inference.model,
                                  .batch = inference.items,
                                  .priority = inference.priority,
                                  .arrival = inference.arrival,
-                                 .deadline = inference.deadline};
+                                 .deadline = inference.deadline - way};
   inferences_[slot] = std::move(inference);
   dispatcher_.Submit(request, Now());
   KeepTicking();
@@ -88,7 +103,7 @@ void Router::Infer(Inference inference) {
 
 void Router::BringUp(serving::ReplicaId replica, std::unique_ptr<Backend> backend) {
   Check(!is_up(replica), "a replica that is down");
-  of(replica).backend = std::move(backend);
+  this->backend(replica) = std::move(backend);
   dispatcher_.SetUp(replica, Now());
   Deliver();
 }
@@ -98,26 +113,26 @@ void Router::TakeDown(serving::ReplicaId replica) {
 }
 
 void Router::Drop(serving::ReplicaId replica) {
-  Lane& lane = of(replica);
-  lane.backend->Abandon();
-  lane.hangs_at = TimePoint::max();
+  backend(replica)->Abandon();
   // May be reached from within the backend's callback.
-  loop_.Post([gone = std::shared_ptr<Backend>(std::move(lane.backend))] {});
+  loop_.Post([gone = std::shared_ptr<Backend>(std::move(backend(replica)))] {});
   // Down first, or what failed would be tried there again.
-  ++lane.batches;
   dispatcher_.SetDown(replica, Now());
-  if (std::exchange(lane.running, false)) {
+  for (Lane& lane : lanes(replica)) {
+    lane.hangs_at = TimePoint::max();
+    ++lane.batches;
+    if (!std::exchange(lane.running, false)) continue;
     tally_.Lost(replica);
     for (const std::uint64_t tag : lane.tags) ++inferences_[tag].losses;
-    dispatcher_.Failed(dispatcher_.first_lane(replica), Now());
+    dispatcher_.Failed(static_cast<serving::LaneId>(&lane - lanes_.data()), Now());
   }
   Deliver();
 }
 
 int Router::up(serving::ModelId model) const {
   int count = 0;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (setup_.replicas[i].model == model && lanes_[i].backend != nullptr) ++count;
+  for (std::size_t i = 0; i < backends_.size(); ++i) {
+    if (setup_.replicas[i].model == model && backends_[i] != nullptr) ++count;
   }
   return count;
 }
@@ -130,13 +145,12 @@ void Router::WhenIdle(std::function<void()> idle) {
 void Router::Start(serving::LaneId id, std::span<const serving::Request> batch, int items,
                    Duration expected) {
   const serving::ReplicaId replica = dispatcher_.replica_of(id);
-  Lane& lane = of(replica);
+  Lane& lane = of(id);
   lane.tags.clear();
-  std::vector<net::HttpQuestion> questions;
-  questions.reserve(batch.size());
+  questions_.clear();
   for (const serving::Request& request : batch) {
     lane.tags.push_back(request.tag);
-    if (!IsPoison(request.tag)) questions.push_back(inferences_[request.tag].question);
+    if (!IsPoison(request.tag)) questions_.push_back(&inferences_[request.tag].question);
   }
   lane.started = now_;
   lane.running = true;
@@ -146,15 +160,15 @@ void Router::Start(serving::LaneId id, std::span<const serving::Request> batch, 
       now_ + std::max(hang_.least, Duration(static_cast<Duration::rep>(
                                        hang_.factor * static_cast<double>(expected.count()))));
   tally_.Started(replica, items);
-  if (questions.empty()) {
-    loop_.Post([this, id, replica, run = ++lane.batches] {
-      if (run == of(replica).batches) Ended(id, std::vector<net::HttpResponse>());
+  if (questions_.empty()) {
+    loop_.Post([this, id, run = ++lane.batches] {
+      if (run == of(id).batches) Ended(id, std::vector<net::HttpResponse>());
     });
     return;
   }
   ++lane.batches;
-  lane.backend->Run(std::move(questions),
-                    [this, id](auto responses) { Ended(id, std::move(responses)); });
+  backend(replica)->Run(questions_,
+                        [this, id](auto responses) { Ended(id, std::move(responses)); });
 }
 
 // What has taken so many workers down with it is not given another. Two may be chance, as when
@@ -168,7 +182,7 @@ void Router::Ended(serving::LaneId id, Result<std::vector<net::HttpResponse>> re
     broken_(replica, responses.error().message);
     return;
   }
-  Lane& lane = of(replica);
+  Lane& lane = of(id);
   lane.hangs_at = TimePoint::max();
   lane.running = false;
   // Exact, since what a batch took is learned from it.
@@ -186,26 +200,33 @@ void Router::Ended(serving::LaneId id, Result<std::vector<net::HttpResponse>> re
       lane.responses.push_back(std::move(*next++));
     }
   }
+  finishing_ = &lane;
   dispatcher_.Finished(id, now);
   Deliver();
 }
 
+// With the deadline that the client knows.
+serving::Request Router::AsAsked(serving::Request request) const {
+  request.deadline = inferences_[request.tag].deadline;
+  return request;
+}
+
 void Router::Answered(const serving::Request& request, const serving::Service& service) {
-  Lane& lane = of(service.replica);
+  Lane& lane = *finishing_;
   const auto at = std::ranges::find(lane.tags, request.tag) - lane.tags.begin();
   Answer answer{.response = std::move(lane.responses[static_cast<std::size_t>(at)]),
                 .replica = service.replica,
                 .started = service.started,
                 .finished = service.finished,
                 .batch_items = service.items};
-  tally_.Answered(request, service, answer.response.status);
+  tally_.Answered(AsAsked(request), service, answer.response.status);
   outcomes_.emplace_back(std::move(inferences_[request.tag].done), std::move(answer));
   inferences_[request.tag] = {};
   free_.push_back(static_cast<std::uint32_t>(request.tag));
 }
 
 void Router::Refused(const serving::Request& request, serving::Refusal why, TimePoint now) {
-  tally_.Refused(request, why, now);
+  tally_.Refused(AsAsked(request), why, now);
   outcomes_.emplace_back(std::move(inferences_[request.tag].done), why);
   inferences_[request.tag] = {};
   free_.push_back(static_cast<std::uint32_t>(request.tag));
@@ -238,10 +259,10 @@ void Router::Tick() {
   const TimePoint now = Now();
   dispatcher_.Expire(now);
   std::vector<serving::ReplicaId> hung;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].backend != nullptr && lanes_[i].hangs_at <= now) {
-      hung.push_back(static_cast<serving::ReplicaId>(i));
-    }
+  for (std::size_t i = 0; i < backends_.size(); ++i) {
+    const auto replica = static_cast<serving::ReplicaId>(i);
+    const auto hangs = [now](const Lane& lane) { return lane.hangs_at <= now; };
+    if (is_up(replica) && std::ranges::any_of(lanes(replica), hangs)) hung.push_back(replica);
   }
   for (const serving::ReplicaId replica : hung) {
     Drop(replica);

@@ -28,9 +28,14 @@ struct HangLimits {
 
 // Joins the routing core to the world: the loop's clock, and backends as executors. Every
 // inference handed in is answered exactly once. For the loop's thread alone.
+//
+// A worker runs one batch at a time, and while its answers are on their way it has nothing to do.
+// Where batches take no longer than that way it is sent some ahead: its replica has several lanes.
+// Elsewhere it would gain little and bind requests to a batch too early.
 class Router final : private serving::Executor, private serving::Listener {
  public:
-  // `loop` and `tally` outlive it. All replicas, of one lane each, begin without a backend, down.
+  // `loop` and `tally` outlive it. All replicas, of one lane each in `setup`, begin without a
+  // backend, down.
   // `broken` is called for a replica that was taken down because its batch failed or takes far too
   // long; whoever supervises it brings up another.
   Router(net::Loop& loop, serving::Setup setup, const serving::RouteOptions& route, HangLimits hang,
@@ -45,7 +50,7 @@ class Router final : private serving::Executor, private serving::Listener {
   // It takes none any more; what it ran is routed again where time allows. Without effect when
   // down.
   void TakeDown(serving::ReplicaId replica);
-  bool is_up(serving::ReplicaId replica) const { return of(replica).backend != nullptr; }
+  bool is_up(serving::ReplicaId replica) const { return backend(replica) != nullptr; }
   // Replicas of the model that are up.
   int up(serving::ModelId model) const;
 
@@ -58,7 +63,6 @@ class Router final : private serving::Executor, private serving::Listener {
 
  private:
   struct Lane {
-    std::unique_ptr<Backend> backend;
     TimePoint started{};
     Duration expected{};
     int items = 0;
@@ -77,14 +81,22 @@ class Router final : private serving::Executor, private serving::Listener {
   void Ended(serving::LaneId lane, Result<std::vector<net::HttpResponse>> responses);
   void Drop(serving::ReplicaId replica);
   [[nodiscard]] bool IsPoison(std::uint64_t tag) const;
+  [[nodiscard]] serving::Request AsAsked(serving::Request request) const;
   // Never goes back, and is never before a request that has come.
   TimePoint Now() { return now_ = std::max({now_, loop_.now(), loop_.Clock()}); }
   void Tick();
   void KeepTicking();
   void Deliver();
-  Lane& of(serving::ReplicaId replica) { return lanes_[static_cast<std::size_t>(replica)]; }
-  const Lane& of(serving::ReplicaId replica) const {
-    return lanes_[static_cast<std::size_t>(replica)];
+  Lane& of(serving::LaneId lane) { return lanes_[static_cast<std::size_t>(lane)]; }
+  std::span<Lane> lanes(serving::ReplicaId replica) {
+    const auto& spec = setup_.replicas[static_cast<std::size_t>(replica)];
+    return {&of(dispatcher_.first_lane(replica)), static_cast<std::size_t>(spec.lanes)};
+  }
+  std::unique_ptr<Backend>& backend(serving::ReplicaId replica) {
+    return backends_[static_cast<std::size_t>(replica)];
+  }
+  const std::unique_ptr<Backend>& backend(serving::ReplicaId replica) const {
+    return backends_[static_cast<std::size_t>(replica)];
   }
 
   net::Loop& loop_;
@@ -93,7 +105,11 @@ class Router final : private serving::Executor, private serving::Listener {
   Tally& tally_;
   std::function<void(serving::ReplicaId, std::string why)> broken_;
   serving::Dispatcher dispatcher_;
-  std::vector<Lane> lanes_;  // A replica is a lane here.
+  std::vector<std::unique_ptr<Backend>> backends_;  // By replica; null: it is down.
+  std::vector<Lane> lanes_;
+  std::vector<const net::HttpQuestion*> questions_;  // Scratch.
+  // What Answered answers with, while Finished is called.
+  Lane* finishing_ = nullptr;
   std::vector<Inference> inferences_;
   std::vector<std::uint32_t> free_;
   std::size_t pending_ = 0;

@@ -72,12 +72,11 @@ class RouterTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  // One model on `replicas` partitions: a batch of n takes n ms by the table, up to 4.
-  void Make(int replicas, HangLimits hang = {}) {
+  // One model on `replicas` partitions: a batch of n takes n times `each` by the table, up to 4.
+  void Make(int replicas, HangLimits hang = {}, Duration each = milliseconds(1)) {
     serving::Setup setup;
     setup.models = {"m"};
-    setup.tables.emplace_back(
-        std::vector<Duration>{milliseconds(1), milliseconds(2), milliseconds(3), milliseconds(4)});
+    setup.tables.emplace_back(std::vector<Duration>{each, 2 * each, 3 * each, 4 * each});
     std::vector<Metrics::Partition> partitions;
     for (int i = 0; i < replicas; ++i) {
       setup.replicas.push_back({.model = serving::ModelId{0}, .size = 1, .lanes = 1, .table = 0});
@@ -167,6 +166,36 @@ TEST_F(RouterTest, RequestsThatWaitedGoTogetherAndSaySo) {
   EXPECT_EQ(heard_["d"], std::vector<std::string>{"answer to d"});
 }
 
+TEST_F(RouterTest, OfQuickBatchesOneIsSentAhead) {
+  Make(1, {}, std::chrono::microseconds(150));
+  for (const char* body : {"a", "b", "c"}) Ask(body);
+  EXPECT_EQ(router_->waiting(), 1);
+  Until([&] { return asked() == 2; });
+  workers_[0]->AnswerAll();
+  Until([&] { return asked() == 1; });
+  workers_[0]->AnswerAll();
+  Until([&] { return heard_.size() == 3; });
+  for (const char* body : {"a", "b", "c"}) {
+    EXPECT_EQ(heard_[body], std::vector<std::string>{std::string("answer to ") + body});
+  }
+}
+
+TEST_F(RouterTest, BothBatchesOfADeadWorkerGoToAnother) {
+  Make(2, {}, std::chrono::microseconds(150));
+  for (const char* body : {"a", "b", "c", "d"}) Ask(body);
+  Until([&] { return asked() == 4; });
+  workers_[0]->Die();
+  Until([&] { return broken_.size() == 1; });
+  for (int i = 0; i < 2; ++i) {
+    Until([&] { return workers_[1]->asked() == 2; });
+    workers_[1]->AnswerAll();
+  }
+  Until([&] { return heard_.size() == 4; });
+  for (const char* body : {"a", "b", "c", "d"}) {
+    EXPECT_EQ(heard_[body], std::vector<std::string>{std::string("answer to ") + body});
+  }
+}
+
 TEST_F(RouterTest, AWorkersErrorIsItsAnswer) {
   Make(1);
   Ask("a");
@@ -245,6 +274,14 @@ TEST_F(RouterTest, HopelessAndTooLargeAreRefusedAtOnce) {
   EXPECT_EQ(heard_["large"], std::vector<std::string>{"too large"});
 }
 
+TEST_F(RouterTest, TimeIsKeptForTheWayToTheClient) {
+  Make(1, {}, std::chrono::seconds(10));
+  Ask("just", std::chrono::milliseconds(10'001));
+  EXPECT_EQ(heard_["just"], std::vector<std::string>{"hopeless"});
+  Ask("well", std::chrono::seconds(11));
+  EXPECT_EQ(heard_.count("well"), 0U);
+}
+
 TEST_F(RouterTest, WhoHearsAnAnswerMayAskAtOnce) {
   Make(1);
   Inference inference;
@@ -261,8 +298,12 @@ TEST_F(RouterTest, WhoHearsAnAnswerMayAskAtOnce) {
   Until([&] { return heard_.size() == 1; });
 }
 
-TEST_F(RouterTest, EveryRequestIsAnsweredOnceWhateverDies) {
-  Make(3);
+// With one batch at a worker, with one ahead, and with as many as ever.
+class RouterFaultTest : public RouterTest, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Microseconds, RouterFaultTest, testing::Values(1000, 150, 1));
+
+TEST_P(RouterFaultTest, EveryRequestIsAnsweredOnceWhateverDies) {
+  Make(3, {}, std::chrono::microseconds(GetParam()));
   std::mt19937_64 random(71);
   int made = 0;
   bool idle = false;

@@ -1,12 +1,28 @@
 #include "server/server.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace divvy::server {
 namespace {
 
 constexpr int kBacklog = 1024;
+// Between two lines of the log about the same lasting trouble.
+constexpr Duration kSayAgain = std::chrono::seconds(10);
+// Nobody has a body to send to the metrics' port.
+constexpr std::size_t kMetricsBody = 4 << 10;
+
+template <typename Limits>
+Limits WithBudget(Limits limits, const std::shared_ptr<net::ByteBudget>& budget) {
+  limits.budget = budget;
+  return limits;
+}
+
+net::HttpLimits MetricsLimits(net::HttpLimits limits) {
+  limits.body_bytes = kMetricsBody;
+  return limits;
+}
 
 }  // namespace
 
@@ -19,21 +35,24 @@ Server::Server(net::Loop& loop, ServerOptions options, const net::StreamMaker& h
                .access_log = options_.access_log ? &log : nullptr,
                .metrics = {},
                .generation = nullptr,
+               .budget = std::make_shared<net::ByteBudget>(options_.service.pending_bytes),
                .draining = false},
       http_front_(loop, service_),
       grpc_front_(loop, service_),
       metrics_front_(service_),
-      http_(loop, options_.http_limits, http_streams,
+      http_(loop, WithBudget(options_.http_limits, service_.budget), http_streams,
             [this](net::HttpRequest request, std::unique_ptr<net::HttpReply> reply) {
               http_front_.Handle(std::move(request), std::move(reply));
             }),
-      grpc_(loop, options_.grpc_limits, grpc_streams, grpc_front_),
-      metrics_(loop, options_.http_limits, plain_,
+      grpc_(loop, WithBudget(options_.grpc_limits, service_.budget), grpc_streams, grpc_front_),
+      metrics_(loop, MetricsLimits(options_.http_limits), plain_,
                [this](const net::HttpRequest& request, std::unique_ptr<net::HttpReply> reply) {
-                 metrics_front_.http_connections = http_.connections();
-                 metrics_front_.grpc_connections = grpc_.connections();
-                 metrics_front_.Handle(request, std::move(reply));
-               }) {}
+                 metrics_front_.Handle(request, std::move(reply), Measure());
+               }) {
+  http_.OnAcceptFailure([this](int error) { AcceptFailed(error); });
+  grpc_.OnAcceptFailure([this](int error) { AcceptFailed(error); });
+  metrics_.OnAcceptFailure([this](int error) { AcceptFailed(error); });
+}
 
 Server::~Server() = default;
 
@@ -49,6 +68,32 @@ Result<void> Server::Listen() {
   if (auto opened = open(options_.http, http_, http_at_); !opened) return opened;
   if (auto opened = open(options_.grpc, grpc_, grpc_at_); !opened) return opened;
   return open(options_.metrics, metrics_, metrics_at_);
+}
+
+Metrics::Gauges Server::Measure() const {
+  Metrics::Gauges gauges;
+  gauges.http_connections = http_.connections();
+  gauges.grpc_connections = grpc_.connections();
+  gauges.held_bytes = service_.budget->taken();
+  const auto add = [&gauges](Generation& generation) {
+    gauges.pending += generation.router().pending();
+    gauges.waiting += static_cast<std::size_t>(generation.router().waiting());
+  };
+  for (const auto& generation : retired_) add(*generation);
+  if (service_.generation != nullptr) {
+    add(*service_.generation);
+    gauges.up = service_.generation->up();
+  }
+  return gauges;
+}
+
+void Server::AcceptFailed(int error) {
+  if (accept_failed_ && loop_.now() - *accept_failed_ < kSayAgain) return;
+  accept_failed_ = loop_.now();
+  log_.Warning("no connection can be accepted",
+               {{"why", std::strerror(error)},
+                {"http_connections", std::to_string(http_.connections())},
+                {"grpc_connections", std::to_string(grpc_.connections())}});
 }
 
 void Server::Use(ServeSetup setup, std::function<void()> ready) {

@@ -57,6 +57,9 @@ class Server {
   net::Address metrics_address() const { return metrics_at_; }
 
  private:
+  [[nodiscard]] Metrics::Gauges Measure() const;
+  // Says so in the log, once in a while.
+  void AcceptFailed(int error);
   void Retire(std::shared_ptr<Generation> generation);
   void DoorClosed();
   void EndIfDone();
@@ -75,6 +78,7 @@ class Server {
   net::Address http_at_, grpc_at_, metrics_at_;
   std::shared_ptr<Generation> coming_;
   std::uint64_t generations_ = 0;
+  std::optional<TimePoint> accept_failed_;  // When we last said so.
   net::Loop::TimerId drain_timer_{};
   std::vector<std::shared_ptr<Generation>> retired_;
   int doors_ = 2;  // HTTP and gRPC; what Drain closes first.

@@ -2,16 +2,51 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace divvy::server {
+namespace {
+
+// Bytes that were taken off a budget, and what keeps them alive.
+class Held {
+ public:
+  Held(std::shared_ptr<net::ByteBudget> budget, std::size_t bytes,
+       std::shared_ptr<const void> owner = nullptr)
+      : budget_(std::move(budget)), bytes_(bytes), owner_(std::move(owner)) {}
+  ~Held() { budget_->GiveBack(bytes_); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  std::shared_ptr<net::ByteBudget> budget_;
+  std::size_t bytes_;
+  std::shared_ptr<const void> owner_;
+};
+
+}  // namespace
 
 Result<std::shared_ptr<const void>> Service::Hold(std::size_t bytes) const {
-  if (*held + bytes > options.pending_bytes) {
+  if (!budget->Take(bytes)) {
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("requests of {} bytes are under way already", *held));
+                fmt::format("requests of {} bytes are under way already", budget->taken()));
   }
-  *held += bytes;
-  return std::shared_ptr<const void>(held.get(),
-                                     [counter = held, bytes](const void*) { *counter -= bytes; });
+  return std::make_shared<const Held>(budget, bytes);
+}
+
+Result<void> Service::HoldAnswer(std::vector<net::Slice>& body) const {
+  std::size_t bytes = 0;
+  for (const net::Slice& slice : body) bytes += slice.size();
+  if (!budget->Take(bytes)) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("requests of {} bytes are under way already: no room for an answer of "
+                            "{}",
+                            budget->taken(), bytes));
+  }
+  for (net::Slice& slice : body) {
+    slice =
+        net::Slice(std::make_shared<const Held>(budget, slice.size(), slice.owner()), slice.view());
+  }
+  return {};
 }
 
 void Service::LogAccess(std::string_view protocol, std::string_view model, std::string_view status,

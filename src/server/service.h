@@ -5,7 +5,9 @@
 
 #include "base/result.h"
 #include "kserve/describe.h"
+#include "net/byte_budget.h"
 #include "net/http.h"
+#include "net/slice.h"
 #include "server/generation.h"
 #include "server/log.h"
 #include "server/metrics.h"
@@ -18,8 +20,9 @@ struct ServiceOptions {
   std::string version;
   std::string token;           // Not empty: requests must carry "Authorization: Bearer TOKEN".
   bool shed_with_503 = false;  // In place of 429, for clients that expect Triton's.
-  std::size_t body_bytes = 64 << 20;                 // After decompression too.
-  std::size_t pending_bytes = std::size_t{2} << 30;  // Of requests under way, together.
+  std::size_t body_bytes = 64 << 20;  // After decompression too.
+  // Of requests that come or are under way, and of answers that clients have not taken, together.
+  std::size_t pending_bytes = std::size_t{2} << 30;
 };
 
 // What both transports answer from: the present generation, and the metrics. One for the server's
@@ -28,16 +31,18 @@ struct Service {
   ServiceOptions options;
   Log* access_log = nullptr;  // Null: requests are not logged.
   Metrics metrics;
-  std::shared_ptr<Generation> generation;  // Null until the first is made.
-  std::shared_ptr<std::size_t> held = std::make_shared<std::size_t>(0);  // Bytes under way.
-  bool draining = false;  // On the way out: not ready any more.
+  std::shared_ptr<Generation> generation;   // Null until the first is made.
+  std::shared_ptr<net::ByteBudget> budget;  // Of pending_bytes; shared with the transports.
+  bool draining = false;                    // On the way out: not ready any more.
 
   [[nodiscard]] bool ready() const {
     return !draining && generation != nullptr && generation->AllModelsReady();
   }
-  // Counts so many bytes as under way for as long as what it returns lives. kResourceExhausted when
+  // Counts so many bytes as held for as long as what it returns lives. kResourceExhausted when
   // there are too many.
   [[nodiscard]] Result<std::shared_ptr<const void>> Hold(std::size_t bytes) const;
+  // The same for an answer, until its bytes are sent.
+  [[nodiscard]] Result<void> HoldAnswer(std::vector<net::Slice>& body) const;
 
   // A line of the access log about an inference, if there is one.
   void LogAccess(std::string_view protocol, std::string_view model, std::string_view status,

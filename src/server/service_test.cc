@@ -52,6 +52,26 @@ TEST(ServiceTest, TokensMustMatchWhole) {
   }
 }
 
+TEST(ServiceTest, AnswersAreHeldUntilTheirBytesAreGone) {
+  Service service;
+  service.budget = std::make_shared<net::ByteBudget>(10);
+  std::vector<net::Slice> body;
+  body.emplace_back(std::string("1234"));
+  body.push_back(net::Slice::Static("56"));
+  ASSERT_TRUE(service.HoldAnswer(body));
+  EXPECT_EQ(body[0].view(), "1234");
+  EXPECT_EQ(service.budget->taken(), 6U);
+  std::vector<net::Slice> more;
+  more.push_back(net::Slice::Static("12345"));
+  EXPECT_EQ(service.HoldAnswer(more).error().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(more[0].view(), "12345");
+  const net::Slice part = body[1].Sub(1, 1);
+  body.clear();
+  EXPECT_EQ(service.budget->taken(), 2U) << "a part of the second is there";
+  EXPECT_TRUE(service.Hold(8));
+  EXPECT_FALSE(service.Hold(9));
+}
+
 TEST(MetricsTest, CountsGoOnOverAReloadAndByName) {
   Metrics metrics;
   const serving::Request request{.tag = 0,
@@ -77,16 +97,20 @@ TEST(MetricsTest, CountsGoOnOverAReloadAndByName) {
   elsewhere.replica = serving::ReplicaId{1};
   tally.Answered(late, elsewhere, 200);
   tally.Answered(late, elsewhere, 500);
+  tally.Answered(late, elsewhere, 400);
+  metrics.Canceled("m\"x");
   const std::string text = metrics.Render({});
   EXPECT_THAT(text, HasSubstr("divvy_slo_in_time_total{model=\"m\\\"x\",version=\"1\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("divvy_slo_late_total{model=\"m\\\"x\",version=\"1\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("divvy_shed_total{model=\"m\\\"x\",reason=\"hopeless\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("nv_inference_count{model=\"m\\\"x\",version=\"1\"} 4\n"));
   EXPECT_THAT(text, HasSubstr("reason=\"BACKEND\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("reason=\"CANCELED\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("reason=\"REJECTED\"} 2\n")) << "shed, and a worker's 400";
   EXPECT_THAT(text, HasSubstr("divvy_request_latency_ms_bucket{model=\"m\\\"x\",priority=\"1\","
                               "le=\"5\"} 2\n"));
   EXPECT_THAT(text,
-              HasSubstr("divvy_partition_queue_ms_count{model=\"m\\\"x\",partition=\"0\"} 3\n"));
+              HasSubstr("divvy_partition_queue_ms_count{model=\"m\\\"x\",partition=\"0\"} 4\n"));
   EXPECT_EQ(metrics.Statistics("other").success.count, 0U);
 }
 

@@ -23,6 +23,8 @@ namespace {
 
 constexpr Duration kPoll = std::chrono::milliseconds(20);
 constexpr Duration kRemotePoll = std::chrono::milliseconds(500);
+// One may be lost with a connection that the server has just closed, being idle.
+constexpr int kMostMissed = 2;
 // To answer whether it is ready, and what it is.
 constexpr Duration kAnswer = std::chrono::seconds(5);
 constexpr Duration kMostStart = std::chrono::minutes(5);
@@ -202,8 +204,15 @@ std::string WorkerProcess::Host() const {
   return std::string(host.substr(0, host.find('/')));
 }
 
+std::string WorkerProcess::Target(std::string_view what) const {
+  std::string target = "/v2/models/" + net::EscapedPart(spec_.model);
+  // Where "/v2/models/stats" is the statistics of all, this still is the model.
+  if (what.empty() && spec_.model == "stats") return target + "/versions/1";
+  return target.append(what);
+}
+
 void WorkerProcess::AskWhetherReady() {
-  if (loop_.now() - started_ > kMostStart) {
+  if (!up_ && loop_.now() - started_ > kMostStart) {
     log_.Warning("worker is not ready in time",
                  {{"partition", spec_.name}, {"model", spec_.model}});
     started_ = loop_.now();
@@ -214,39 +223,51 @@ void WorkerProcess::AskWhetherReady() {
     if (!address) return Again(address.error().message);
     control_ = std::make_unique<net::HttpClient>(loop_, *address, Host(), streams_);
   }
-  Later(kAnswer, &WorkerProcess::AskAnew);
-  control_->Send({.method = "GET",
-                  .target = "/v2/models/" + net::EscapedPart(spec_.model) + "/ready",
-                  .headers = {},
-                  .body = {}},
+  Later(kAnswer, &WorkerProcess::TooLate);
+  control_->Send({.method = "GET", .target = Target("/ready"), .headers = {}, .body = {}},
                  [this](Result<net::HttpResponse> response) {
-                   if (response && response->status == 200) return AskForMetadata();
-                   Later(spec_.url.empty() ? kPoll : kRemotePoll, &WorkerProcess::AskWhetherReady);
+                   if (!response) return NotReady(response.error().message);
+                   if (response->status == 200) return AskForMetadata();
+                   NotReady(fmt::format("it answers {} when asked whether the model is ready",
+                                        response->status));
                  });
 }
 
 // It accepts and does not answer: on a new connection, then.
-void WorkerProcess::AskAnew() {
+void WorkerProcess::TooLate() {
   control_.reset();
-  AskWhetherReady();
+  NotReady(fmt::format("no answer in {:.0f}s", Milliseconds(kAnswer) / 1000));
+}
+
+void WorkerProcess::NotReady(const std::string& why) {
+  if (spec_.url.empty()) return Later(kPoll, &WorkerProcess::AskWhetherReady);
+  if (up_ && ++missed_ < kMostMissed) return Later(kPoll, &WorkerProcess::AskWhetherReady);
+  if (!std::exchange(told_, true)) {
+    log_.Warning(
+        up_ ? "server went down" : "server is down",
+        {{"partition", spec_.name}, {"model", spec_.model}, {"url", spec_.url}, {"why", why}});
+  }
+  Later(std::min(kRemotePoll, spec_.check), &WorkerProcess::AskWhetherReady);
+  if (std::exchange(up_, false)) {
+    started_ = loop_.now();
+    events_.down();
+  }
 }
 
 void WorkerProcess::AskForMetadata() {
-  Later(kAnswer, &WorkerProcess::AskAnew);
-  const std::string target = "/v2/models/" + net::EscapedPart(spec_.model);
-  control_->Send({.method = "GET", .target = target, .headers = {}, .body = {}},
+  Later(kAnswer, &WorkerProcess::TooLate);
+  control_->Send({.method = "GET", .target = Target(""), .headers = {}, .body = {}},
                  [this](Result<net::HttpResponse> response) {
                    metadata_.reset();
                    if (!response || response->status != 200) return;
                    auto metadata = kserve::ParseModelMetadata(response->body.view());
                    if (metadata) metadata_ = std::move(*metadata);
                  });
-  control_->Send({.method = "GET", .target = target + "/config", .headers = {}, .body = {}},
+  control_->Send({.method = "GET", .target = Target("/config"), .headers = {}, .body = {}},
                  [this](Result<net::HttpResponse> response) {
                    // In order: the metadata is there, or will not come.
-                   if (!response || !metadata_) {
-                     return Later(kPoll, &WorkerProcess::AskAnew);
-                   }
+                   if (!response) return NotReady(response.error().message);
+                   if (!metadata_) return NotReady("it gives no metadata of the model");
                    // A server without a config takes no batches.
                    const auto most = response->status == 200
                                          ? kserve::ParseMaxBatch(response->body.view())
@@ -261,11 +282,22 @@ void WorkerProcess::IsUp() {
   if (!address) return Again(address.error().message);
   if (has_timer_) loop_.Cancel(timer_);
   has_timer_ = false;
+  if (!spec_.url.empty()) Later(spec_.check, &WorkerProcess::AskWhetherReady);
+  missed_ = 0;
+  told_ = false;
+  if (up_ && *metadata_ == *known_) return;
+  if (up_) {
+    log_.Warning("server has become another",
+                 {{"partition", spec_.name}, {"model", spec_.model}, {"url", spec_.url}});
+    events_.down();
+  }
   up_ = true;
   up_since_ = loop_.now();
+  known_ = metadata_;
   log_.Info("worker up", {{"partition", spec_.name},
                           {"model", spec_.model},
-                          {"pid", pid_ > 0 ? std::to_string(pid_) : spec_.url}});
+                          {spec_.url.empty() ? "pid" : "url",
+                           spec_.url.empty() ? std::to_string(pid_) : spec_.url}});
   events_.up(std::make_unique<Backend>(
                  loop_, *address, Host(),
                  spec_.url.empty() ? Backend::Kind::kWorker : Backend::Kind::kForeign),

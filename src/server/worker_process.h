@@ -28,17 +28,20 @@ struct WorkerSpec {
   std::optional<net::Address> address =
       {};           // Of the url: looked up before, since that may take long.
   std::string url;  // Not empty: nothing is started; "http://host:port".
+  // Of a url: between looks at whether it is there and the same.
+  Duration check = std::chrono::seconds(2);
 };
 
 // Keeps one worker going: starts it, waits until it is warm, starts it again when it ends, fails or
 // is given up, waiting longer each time it does not last. Ends with its owner: a worker notices by
-// itself when we die.
+// itself when we die. A server of somebody else's is asked every few seconds whether it is still
+// there and still the same; when it is not, it goes down, and up again as what it has become.
 class WorkerProcess {
  public:
   struct Events {
     // It is warm and answers.
     std::function<void(std::unique_ptr<Backend>, kserve::ModelMetadata)> up;
-    // It has ended. Not after GiveUp.
+    // It has ended, does not answer, or has become another. Not after GiveUp.
     std::function<void()> down;
     // It is started, not for the first time.
     std::function<void()> restarted;
@@ -65,8 +68,10 @@ class WorkerProcess {
   void Kill();
   void AskWhetherReady();
   void AskForMetadata();
-  void AskAnew();
+  void TooLate();
+  void NotReady(const std::string& why);
   void IsUp();
+  [[nodiscard]] std::string Target(std::string_view what) const;
   void Later(Duration wait, void (WorkerProcess::*next)());
   void Again(const std::string& why);
   [[nodiscard]] Result<net::Address> Where() const;
@@ -78,7 +83,10 @@ class WorkerProcess {
   Events events_;
   net::PlainStreams streams_;
   std::unique_ptr<net::HttpClient> control_;
-  std::optional<kserve::ModelMetadata> metadata_;
+  std::optional<kserve::ModelMetadata> metadata_;  // As last read.
+  std::optional<kserve::ModelMetadata> known_;     // As told with `up`.
+  int missed_ = 0;     // Answers in a row that a server which is up did not give.
+  bool told_ = false;  // That a server of somebody else's is down, in the log.
   pid_t pid_ = -1;
   int pidfd_ = -1;
   int lifeline_ = -1;  // Closes with us, which the worker notices.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,7 +16,7 @@
 // nothing did. Says what went wrong and ends with 1, or says OK and ends as it was asked to.
 //
 //   divvy-gate-probe memory QUOTA_BYTES | capture | neighbours | exit STATUS | fork | marks N
-//     | waits
+//     | waits | killed N
 
 // In C, to see that the header is.
 extern "C" void MarkInC(void (*work)(void));
@@ -228,6 +229,10 @@ int Run(const char* what, long number) {
   if (std::strcmp(what, "marks") == 0) CheckMarks(static_cast<int>(number));
   if (std::strcmp(what, "waits") == 0) CheckWaits();
   if (std::strcmp(what, "exit") == 0) LaunchAndWait();
+  if (std::strcmp(what, "killed") == 0) {
+    for (long i = 0; i < number; ++i) LaunchAndWait();
+    kill(getpid(), SIGKILL);
+  }
   std::puts("OK");
   return std::strcmp(what, "exit") == 0 ? static_cast<int>(number) : 0;
 }

@@ -1,16 +1,21 @@
 """`divvy serve` while things go wrong: workers killed and stopped, reloads, the end; load goes on all the while."""
 
 import collections
+import fcntl
 import http.client
 import json
 import os
 import random
+import resource
 import signal
 import socket
+import struct
+import subprocess
+import tempfile
 import threading
 import unittest
 
-from server import Server, profile
+from server import DIVVY, Server, parse, profile
 
 KILLS = int(os.environ.get("DIVVY_KILLS", "50"))
 
@@ -91,8 +96,22 @@ class Faults(unittest.TestCase):
         server.await_event("ready")
         return server
 
+    def slowest(self, server):
+        """Of 200 requests, one after the other, the third slowest, in ms by the server's own clock: their p99."""
+        connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=30)
+        body = json.dumps({"inputs": [{"name": "input", "shape": [1, 1], "datatype": "FP32", "data": [1]}],
+                           "parameters": {"divvy_timing": True}})
+        times = []
+        for _ in range(200):
+            connection.request("POST", "/v2/models/m/infer", body)
+            answer = json.loads(connection.getresponse().read())
+            times.append((answer["parameters"]["divvy_queue_us"] + answer["parameters"]["divvy_compute_us"]) / 1000)
+        connection.close()
+        return sorted(times)[-3]
+
     def test_killed_workers(self):
         server = self.begin()
+        usual = self.slowest(server)
         load = Load(server)
         chance = random.Random(5)
         for _ in range(KILLS):
@@ -111,7 +130,12 @@ class Faults(unittest.TestCase):
         figures = server.figures()
         self.assertEqual(figures["divvy_pending_requests"], 0)
         # What the server counts is what clients saw.
-        self.assertEqual(figures['nv_inference_request_success{model="m",version="1"}'], load.statuses[200])
+        self.assertEqual(figures['nv_inference_request_success{model="m",version="1"}'], load.statuses[200] + 200)
+        # Once all are up again it is as fast as before. A machine that tests share has hiccups; what this would find
+        # are requests that wait for a worker which is not there, or until their deadline of 2 s.
+        while not all(value for name, value in server.figures().items() if name.startswith("divvy_partition_up")):
+            pass
+        self.assertLess(self.slowest(server), usual + 250)
 
     def test_a_worker_that_hangs(self):
         server = self.begin()
@@ -178,7 +202,12 @@ class Faults(unittest.TestCase):
         self.assertEqual(server.workers(), [])
 
     def test_workers_end_with_the_server(self):
-        server = self.begin()
+        runtime = self.enterContext(tempfile.TemporaryDirectory(prefix="divvy-runtime-"))
+        server = Server(fleet(), profile("m", 1.0, 2), runtime=runtime)
+        self.addCleanup(server.end)
+        server.await_event("ready")
+        stale = os.listdir(runtime)
+        self.assertEqual(len(stale), 1)
         workers = server.workers()
         self.assertTrue(workers)
         server.signal(signal.SIGKILL)
@@ -188,6 +217,20 @@ class Faults(unittest.TestCase):
                 with open(f"/proc/{pid}/stat") as file:
                     if file.read().rsplit(")", 1)[1].split()[0] == "Z":
                         break
+        # What it could not clear away the next server does, and leaves alone what is in use or not a server's.
+        others = ["divvy-serve-locked", "divvy-serve-makes1", "divvy-serve-notes", "notes"]
+        for name in others:
+            os.mkdir(os.path.join(runtime, name))
+        with open(os.path.join(runtime, "divvy-serve-locked", "lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            open(os.path.join(runtime, "divvy-serve-notes", "lock"), "w").close()
+            self.assertEqual(os.listdir(runtime).count(stale[0]), 1)
+            after = Server(fleet(), profile("m", 1.0, 2), runtime=runtime)
+            left = set(os.listdir(runtime))
+            self.assertEqual(after.end(), 0)
+        self.assertNotIn(stale[0], left)
+        self.assertLessEqual(set(others), left)
+        self.assertEqual(set(os.listdir(runtime)), set(others))
 
     def test_overload_keeps_its_goodput(self):
         # Two lanes of 10 ms take 1600 items a second in batches of 8; one request at a time 200.
@@ -198,6 +241,117 @@ class Faults(unittest.TestCase):
         self.assertEqual(load.wrong, [])
         figures = server.figures()
         self.assertEqual(figures.get('divvy_slo_late_total{model="m",version="1"}'), 0)
+
+
+class Odd(unittest.TestCase):
+    """One server, of a model with an unlucky name that takes a second, with little room."""
+
+    @classmethod
+    def setUpClass(cls):
+        slow = fleet(rate=0.1, names=("stats",)).replace("slo: 2s", "slo: 30s")
+        cls.server = Server(slow, profile("stats", 1000.0), "--max-pending", "1")
+        cls.server.await_event("ready")
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.end() == 0
+
+    REQUEST = {"inputs": [{"name": "input", "shape": [1, 1], "datatype": "FP32", "data": [1]}]}
+
+    def begin(self, data):
+        connection = socket.create_connection(("127.0.0.1", self.server.http), timeout=60)
+        self.addCleanup(connection.close)
+        connection.sendall(data)
+        return connection
+
+    def question(self):
+        body = json.dumps(self.REQUEST).encode()
+        return f"POST /v2/models/stats/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+    def signal_workers(self, number):
+        for worker in self.server.workers():
+            os.kill(worker, number)
+
+    def await_figure(self, name, value):
+        # Each look is a request: no sleep is needed for others to get their turn.
+        for _ in range(20000):
+            if self.server.figures().get(name, 0) == value:
+                return
+        self.fail(f"{name} does not become {value}: {self.server.figures()}")
+
+    def test_a_model_called_stats(self):
+        self.assertEqual(json.loads(self.server.ask("GET", "/v2/models/stats")[2])["name"], "stats")
+        stats = json.loads(self.server.ask("GET", "/v2/models/stats/stats")[2])
+        self.assertEqual(stats["model_stats"][0]["name"], "stats")
+        self.assertEqual(self.server.ask("GET", "/v2/models/stats/ready")[0], 200)
+
+    def test_notes_are_objects_too(self):
+        with self.server.changed:
+            self.assertEqual([event for event in self.server.events if event["event"] == "said"], [])
+            notes = [event["text"] for event in self.server.events if event["event"] == "note"]
+        self.assertIn("stats is synthetic", " ".join(notes))
+
+    def test_half_received_bodies_take_no_more_than_their_room(self):
+        half = b"POST /v2/models/stats/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 700000\r\n\r\n" + bytes(600000)
+        first = self.begin(half)
+        self.await_figure("divvy_held_bytes", len(half))
+        answer = b""
+        second = self.begin(half)
+        while chunk := second.recv(65536):
+            answer += chunk
+        self.assertEqual(parse(answer)[0], 429)
+        self.assertEqual(self.server.figures()["divvy_held_bytes"], len(half))
+        first.close()
+        self.await_figure("divvy_held_bytes", 0)
+
+    def test_clients_that_go_are_counted(self):
+        self.signal_workers(signal.SIGSTOP)
+        connection = self.begin(self.question())
+        self.await_figure("divvy_pending_requests", 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()  # With a reset.
+        self.await_figure("divvy_http_connections", 0)
+        self.signal_workers(signal.SIGCONT)
+        self.await_figure('nv_inference_request_failure{model="stats",version="1",reason="CANCELED"}', 1)
+
+    def test_requests_of_the_plan_before_are_pending_too(self):
+        self.signal_workers(signal.SIGSTOP)
+        connection = self.begin(self.question())
+        self.await_figure("divvy_pending_requests", 1)
+        self.server.signal(signal.SIGHUP)
+        self.server.await_event("the new plan has taken over")
+        self.assertEqual(self.server.figures()["divvy_pending_requests"], 1)
+        self.signal_workers(signal.SIGCONT)
+        answer = b""
+        while chunk := connection.recv(65536):
+            answer += chunk
+        self.assertEqual(parse(answer)[0], 200)
+
+    def test_without_descriptors_it_says_so(self):
+        pid = self.server.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        used = os.listdir(f"/proc/{pid}/fd")
+        free = next(number for number in range(len(used) + 1) if str(number) not in used)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (free + 1, before[1]))
+        connections = [self.begin(b"") for _ in range(8)]
+        event = self.server.await_event("no connection can be accepted")
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        self.assertIn("open files", event["why"])
+        for connection in connections:
+            connection.close()
+        self.assertEqual(self.server.ask("GET", "/v2/health/live")[0], 200)
+
+    def test_options_that_make_no_sense(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            def refused(*options):
+                run = subprocess.run([DIVVY, "serve", self.server.fleet, "--dry-run", *options], capture_output=True, text=True)
+                self.assertNotEqual(run.returncode, 0)
+                return run.stderr
+            self.assertIn("openssl rand", refused("--token-file", file.name))
+            file.write("two words\n")
+            file.flush()
+            self.assertIn("space", refused("--token-file", file.name))
+            self.assertIn("whole number from 0", refused("--seed", "-1"))
 
 
 if __name__ == "__main__":

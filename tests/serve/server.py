@@ -20,14 +20,15 @@ def profile(model, ms, processes=1, batches=(1, 2, 4, 8)):
 
 
 class Server:
-    def __init__(self, fleet, profiles, *options):
+    def __init__(self, fleet, profiles, *options, runtime=None):
+        """`runtime`: where its sockets are; a folder of its own unless told."""
         self.folder = tempfile.TemporaryDirectory(prefix="divvy-serve-test-")
         self.fleet = os.path.join(self.folder.name, "fleet.yaml")
         self.write(fleet, profiles)
         self.process = subprocess.Popen(
             [DIVVY, "serve", self.fleet, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
              "--log", "json", *options],
-            stderr=subprocess.PIPE, text=True, env={**os.environ, "XDG_RUNTIME_DIR": self.folder.name})
+            stderr=subprocess.PIPE, text=True, env={**os.environ, "XDG_RUNTIME_DIR": runtime or self.folder.name})
         self.events = []
         self.changed = threading.Condition()
         threading.Thread(target=self.read_log, daemon=True).start()
@@ -74,9 +75,11 @@ class Server:
             head += f"Content-Length: {len(body)}\r\n"
         return self.raw(head.encode() + b"\r\n" + body)
 
-    def raw(self, data):
+    def raw(self, data, half_closes=False):
         with socket.create_connection(("127.0.0.1", self.http), timeout=30) as connection:
             connection.sendall(data)
+            if half_closes:
+                connection.shutdown(socket.SHUT_WR)
             answer = b""
             while chunk := connection.recv(65536):
                 answer += chunk

@@ -1,0 +1,461 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "advise_input.h"
+#include "base/spelling.h"
+#include "base/text_safety.h"
+#include "collocate_exports.h"
+#include "collocate_jobs.h"
+#include "collocate_report.h"
+#include "collocate_ways.h"
+#include "command.h"
+#include "device/node.h"
+#include "device/nvml_library.h"
+#include "measure/runs_plan.h"
+#include "run_gpu.h"
+#include "run_watch.h"
+#include "table.h"
+#include "text_file.h"
+
+namespace divvy::app {
+namespace {
+
+namespace fs = std::filesystem;
+using measure::RunRow;
+using measure::RunState;
+using workload::CollocatedJob;
+using workload::SharingMode;
+
+struct CollocateOptions {
+  std::string jobs;
+  std::string runs;  // Empty: the jobs file's name with .runs.csv.
+  std::vector<std::string> modes;
+  bool retry = false;
+  std::string gpu;
+  std::string library;
+  std::string logs;
+  std::string history;  // Empty: the user's own; "none": no file.
+  std::string html;
+  std::string prometheus;
+  std::string mlflow;
+  OutputFormat format = OutputFormat::kTable;
+};
+
+// Where the lock on a file is kept while it is worked on; released with the process.
+class HeldRuns {
+ public:
+  [[nodiscard]] static Result<HeldRuns> Take(const std::string& path) {
+    const std::string lock = path + ".lock";
+    const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) {
+      return Fail(ErrorCode::kPermissionDenied, fmt::format("{}: {}", lock, strerror(errno)));
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      close(fd);
+      return Fail(ErrorCode::kResourceExhausted,
+                  fmt::format("{} is being worked on by another divvy collocate", path));
+    }
+    return HeldRuns(fd, lock);
+  }
+  HeldRuns(HeldRuns&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+  HeldRuns& operator=(HeldRuns&&) = delete;
+  ~HeldRuns() {
+    if (fd_ < 0) return;
+    unlink(path_.c_str());
+    close(fd_);
+  }
+
+ private:
+  HeldRuns(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  int fd_;
+  std::string path_;
+};
+
+[[nodiscard]] Result<std::vector<SharingMode>> ModesOf(const std::vector<std::string>& words) {
+  std::vector<std::string_view> names;
+  for (const SharingMode mode : workload::kSharingModes) {
+    if (mode != SharingMode::kOneByOne) names.push_back(NameOf(mode));
+  }
+  std::vector<SharingMode> modes;
+  for (const std::string& word : words) {
+    const auto at = std::ranges::find(names, word);
+    if (at == names.end()) {
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("--modes: {} is not {}{}", Quoted(word),
+                                                           OneOf(names), DidYouMean(word, names)));
+    }
+    // In the names' order, after one-by-one.
+    modes.push_back(workload::kSharingModes[static_cast<std::size_t>(at - names.begin()) + 1]);
+  }
+  if (modes.empty()) {
+    modes = {SharingMode::kTimeSlicing, SharingMode::kMps, SharingMode::kMig, SharingMode::kGate};
+  }
+  return modes;
+}
+
+// The GPU's meters, where NVML is.
+struct Meters {
+  std::unique_ptr<device::NvmlLibrary> nvml;
+  std::optional<device::UsageWatch> watch;
+  std::string gpu;
+  std::string driver;
+  std::string why_none;
+};
+
+Meters FindMeters(const CollocateOptions& options, const std::string& nvml) {
+  Meters meters;
+  auto library = device::NvmlLibrary::Open(nvml);
+  if (!library) {
+    meters.why_none = library.error().message;
+    return meters;
+  }
+  meters.nvml = *std::move(library);
+  const auto choice = ChooseGpu(options.gpu, std::getenv("CUDA_VISIBLE_DEVICES"), nvml);
+  if (!choice || !choice->gpu || !choice->gpu->has_uuid()) {
+    meters.why_none = choice ? choice->why_none : choice.error().message;
+    return meters;
+  }
+  if (const auto node = device::ReadNode(*meters.nvml)) {
+    meters.driver = node->driver_version;
+    for (const device::GpuState& gpu : node->gpus) {
+      if (gpu.uuid == choice->gpu->id) meters.gpu = gpu.model.name;
+    }
+  }
+  auto watch = device::UsageWatch::Of(*meters.nvml, choice->gpu->id, "", {});
+  if (watch) {
+    meters.watch.emplace(*std::move(watch));
+  } else {
+    meters.why_none = watch.error().message;
+  }
+  return meters;
+}
+
+// One invocation's work.
+class Collocation {
+ public:
+  Collocation(const CollocateOptions& options, workload::JobsFile file, const std::string& nvml)
+      : options_(options), file_(std::move(file)), nvml_(nvml) {}
+
+  [[nodiscard]] Result<void> Prepare() {
+    if (auto checked = CheckJobs(file_.jobs); !checked) {
+      return Fail(checked.error().code,
+                  fmt::format("{}: {}", NameOfInput(options_.jobs), checked.error().message));
+    }
+    path_ = options_.runs;
+    if (path_.empty()) path_ = fs::path(options_.jobs).replace_extension(".runs.csv");
+    logs_ =
+        options_.logs.empty() ? fs::path(path_).replace_extension(".logs").string() : options_.logs;
+    std::error_code error;
+    fs::create_directories(logs_, error);
+    if (error) {
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("cannot make the folder {}: {}", logs_, error.message()));
+    }
+    return LoadRuns();
+  }
+
+  // Every run that is open; what fails is noted, and the others go on.
+  [[nodiscard]] Result<void> Run(const std::string& run_id) {
+    Meters meters = FindMeters(options_, nvml_);
+    findings_.gpu = meters.gpu.empty() ? file_.gpu : meters.gpu;
+    findings_.driver = meters.driver;
+    if (!meters.watch) {
+      std::fprintf(stderr, "divvy: no utilisation, memory or power of the GPU: %s\n",
+                   meters.why_none.c_str());
+    }
+    const std::vector<std::string> open = OpenWorkloads();
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      const std::string title = fmt::format("[{}/{}] {}", i + 1, open.size(), open[i]);
+      auto done = RunWorkload(open[i], title, run_id, meters.watch ? &*meters.watch : nullptr);
+      if (!done) return done;
+    }
+    return {};
+  }
+
+  CollocateFindings Findings() {
+    findings_.title = NameOfInput(options_.jobs);
+    findings_.rows = rows_;
+    findings_.sets = measure::CompareRuns(rows_, measure::CopiesAmong(file_.jobs));
+    if (auto request = Request()) findings_.advice = planner::Advise(*request);
+    return findings_;
+  }
+
+  const std::string& path() const { return path_; }
+  const std::string& logs() const { return logs_; }
+  bool failed() const {
+    return std::ranges::any_of(rows_, [](const RunRow& r) { return r.state == RunState::kFailed; });
+  }
+
+ private:
+  [[nodiscard]] Result<void> LoadRuns() {
+    const auto text = ReadText(path_);
+    if (!text && text.error().code != ErrorCode::kNotFound) return Fail(text.error());
+    if (!text) {
+      const auto modes = ModesOf(options_.modes);
+      if (!modes) return Fail(modes.error());
+      rows_ = measure::PlanRuns(file_.jobs, *modes, Shares());
+      return Save();
+    }
+    if (!options_.modes.empty()) {
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{} says already what is to be run; without it --modes counts", path_));
+    }
+    auto rows = measure::ParseRuns(*text, NameOfInput(path_));
+    if (!rows) return Fail(rows.error());
+    rows_ = *std::move(rows);
+    std::vector<std::string_view> names;
+    for (const CollocatedJob& job : file_.jobs) names.push_back(job.name);
+    for (RunRow& row : rows_) {
+      if (std::ranges::find(names, row.job) == names.end()) {
+        return Fail(ErrorCode::kInvalidArgument,
+                    fmt::format("{}: {} is no job of {}{}", path_, Quoted(row.job),
+                                NameOfInput(options_.jobs), DidYouMean(row.job, names)));
+      }
+      if (options_.retry && row.state != RunState::kDone) {
+        row.state = RunState::kOpen;
+        row.why.clear();
+      }
+    }
+    return {};
+  }
+
+  [[nodiscard]] Result<void> Save() const { return SaveText(path_, measure::FormatRuns(rows_)); }
+
+  // Equal ones; a table of runs of one's own may say others.
+  std::vector<int> Shares() const {
+    const int equal = std::max(1, 100 / static_cast<int>(file_.jobs.size()));
+    return std::vector<int>(file_.jobs.size(), equal);
+  }
+
+  std::vector<std::string> OpenWorkloads() const {
+    std::vector<std::string> open;
+    for (const RunRow& row : rows_) {
+      if (row.state == RunState::kOpen && std::ranges::find(open, row.workload) == open.end()) {
+        open.push_back(row.workload);
+      }
+    }
+    return open;
+  }
+
+  const CollocatedJob& JobOf(const RunRow& row) const {
+    return *std::ranges::find(file_.jobs, row.job, &CollocatedJob::name);
+  }
+
+  [[nodiscard]] Result<void> RunWorkload(const std::string& name, const std::string& title,
+                                         const std::string& run_id, device::UsageWatch* watch) {
+    std::vector<RunRow> rows;
+    std::vector<CollocatedJob> jobs;
+    for (const RunRow& row : rows_) {
+      if (row.workload != name) continue;
+      rows.push_back(row);
+      jobs.push_back(JobOf(row));
+    }
+    const SharedGpu gpu{.wanted = options_.gpu, .nvml = nvml_, .library = options_.library};
+    auto way = PrepareWay(rows, jobs, gpu, logs_, run_id);
+    if (!way) return Fail(way.error());
+    if (!way->impossible.empty()) {
+      std::fprintf(stderr, "%s: cannot be done here: %s\n", title.c_str(), way->impossible.c_str());
+      return Close(name, RunState::kSkipped, way->impossible);
+    }
+    const bool terminal = isatty(STDERR_FILENO) != 0;
+    std::fprintf(stderr, "%s\n", title.c_str());
+    const auto outcome =
+        RunTogether(way->jobs, {file_.run.warmup, file_.run.limit}, watch, [&](const auto& far) {
+          if (terminal) std::fprintf(stderr, "\r\033[K  %s", far.c_str());
+        });
+    if (terminal) std::fprintf(stderr, "\r\033[K");
+    if (!outcome && outcome.error().code == ErrorCode::kAborted) return Fail(outcome.error());
+    if (!outcome) {
+      std::fprintf(stderr, "  failed: %s\n", outcome.error().message.c_str());
+      return Close(name, RunState::kFailed, outcome.error().message);
+    }
+    findings_.timelines[name] = outcome->timeline;
+    std::size_t next = 0;
+    for (RunRow& row : rows_) {
+      if (row.workload != name) continue;
+      row.state = RunState::kDone;
+      row.figures = outcome->jobs[next++];
+      row.gpu = outcome->gpu;
+      row.why.clear();
+    }
+    if (auto saved = Save(); !saved) return saved;
+    return Remember(name);
+  }
+
+  [[nodiscard]] Result<void> Close(const std::string& name, RunState state,
+                                   const std::string& why) {
+    for (RunRow& row : rows_) {
+      if (row.workload != name) continue;
+      row.state = state;
+      // On one line, as the file has it.
+      row.why = why;
+      std::ranges::replace(row.why, '\n', ' ');
+    }
+    return Save();
+  }
+
+  const RunRow* AloneRun(const std::string& job) const {
+    const measure::AloneOf copies = measure::CopiesAmong(file_.jobs);
+    for (const RunRow& row : rows_) {
+      if (!row.mode && row.state == RunState::kDone && row.job == copies.at(job)) return &row;
+    }
+    return nullptr;
+  }
+
+  // What was measured becomes part of what advice is learned from.
+  [[nodiscard]] Result<void> Remember(const std::string& name) const {
+    if (options_.history == "none") return {};
+    for (const measure::SetTogether& set :
+         measure::CompareRuns(rows_, measure::CopiesAmong(file_.jobs))) {
+      if (set.workload != name || !set.aggregate || set.jobs.size() < 2) continue;
+      const auto now = std::chrono::floor<std::chrono::milliseconds>(
+          std::chrono::system_clock::now().time_since_epoch());
+      workload::MeasuredSet measured{.id = fmt::format("{} {}", now.count(), name),
+                                     .gpu = findings_.gpu,
+                                     .gpu_power_w = file_.gpu_power_w,
+                                     .mode = set.mode,
+                                     .jobs = {}};
+      for (const measure::JobTogether& job : set.jobs) {
+        const CollocatedJob& known = *std::ranges::find(file_.jobs, job.job, &CollocatedJob::name);
+        measured.jobs.push_back({.name = job.job,
+                                 .profile = measure::ProfileFromRun(known, *AloneRun(job.job)),
+                                 .speed = *job.speed});
+      }
+      return AppendHistory(options_.history.empty() ? OwnHistory() : options_.history, measured);
+    }
+    return {};
+  }
+
+  // What `divvy advise` would say, had it seen the jobs alone.
+  std::optional<planner::AdviceRequest> Request() const {
+    if (file_.jobs.size() < 2) return {};
+    workload::JobsFile known = file_;
+    for (CollocatedJob& job : known.jobs) {
+      const RunRow* const alone = AloneRun(job.name);
+      if (alone == nullptr) return {};
+      job.profile = measure::ProfileFromRun(job, *alone);
+    }
+    // Without what was just measured together: that would be telling, not foretelling.
+    return RequestFor(known, planner::InterferenceModels::Shipped());
+  }
+
+  const CollocateOptions& options_;
+  workload::JobsFile file_;
+  std::string nvml_;
+  std::string path_;
+  std::string logs_;
+  std::vector<RunRow> rows_;
+  CollocateFindings findings_;
+};
+
+[[nodiscard]] Result<void> Export(const CollocateOptions& options,
+                                  const CollocateFindings& findings) {
+  if (!options.html.empty()) {
+    if (auto saved = SaveText(options.html, FindingsPage(findings)); !saved) return saved;
+  }
+  if (!options.prometheus.empty()) {
+    if (auto saved = SaveText(options.prometheus, PrometheusText(findings)); !saved) return saved;
+  }
+  if (!options.mlflow.empty()) {
+    const auto now = std::chrono::floor<std::chrono::milliseconds>(
+        std::chrono::system_clock::now().time_since_epoch());
+    return SaveForMlflow(options.mlflow, findings, now.count());
+  }
+  return {};
+}
+
+void RunCollocate(const CollocateOptions& options, Invocation& invocation) {
+  const auto text = ReadText(options.jobs);
+  if (!text) return Complain(invocation, text.error());
+  auto file = workload::ParseJobs(*text, NameOfInput(options.jobs));
+  if (!file) return Complain(invocation, file.error());
+  Collocation collocation(options, *std::move(file), invocation.nvml);
+  // Before anything is started: whatever becomes of us, no job is left behind.
+  const std::string run_id = MakeRunId();
+  RunWatch watch(run_id, [] {});
+  const auto done = [&]() -> Result<void> {
+    if (auto prepared = collocation.Prepare(); !prepared) return prepared;
+    auto held = HeldRuns::Take(collocation.path());
+    if (!held) return Fail(held.error());
+    return collocation.Run(run_id);
+  }();
+  watch.Dismiss();
+  if (!done && done.error().code != ErrorCode::kAborted) return Complain(invocation, done.error());
+  const CollocateFindings findings = collocation.Findings();
+  const std::string shown = options.format == OutputFormat::kJson
+                                ? FindingsJson(findings).dump(2) + "\n"
+                                : DescribeFindings(findings);
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
+  std::fprintf(stderr, "divvy: all runs are in %s, what the jobs printed in %s\n",
+               collocation.path().c_str(), collocation.logs().c_str());
+  if (auto exported = Export(options, findings); !exported) {
+    return Complain(invocation, exported.error());
+  }
+  if (!done) return Complain(invocation, done.error());
+  if (collocation.failed()) invocation.status = ExitStatus::kFailed;
+}
+
+constexpr const char* kCollocateFooter = R"(
+Runs each job alone, then all together: taking turns on the GPU (time-slicing), by MPS, by
+MPS with a share of the SMs each (mps-shares), on MIG instances where the GPU is cut, and
+behind Divvy's gate. Jobs are programs as they are; the jobs file says how to tell from
+what they print how far they are (docs/formats/jobs.md).
+
+What is to be run, and what was found, stands in a CSV file (JOBS.runs.csv). Rows of one
+workload run together; rows with a state are done. So a run that was broken off goes on
+where it was, and a table of one's own, say of pairs and triples, is run as it is written.
+
+Examples:
+  divvy collocate jobs.yaml
+  divvy collocate jobs.yaml --modes mps,gate --html report.html
+  divvy collocate jobs.yaml --runs pairs.csv -o json
+  divvy collocate jobs.yaml --retry             what failed or could not be done, again)";
+
+}  // namespace
+
+void AddCollocateCommand(CLI::App& app, Invocation& invocation) {
+  CLI::App* const command = app.add_subcommand(
+      "collocate", "Run jobs alone and together on one GPU, and say what sharing brought");
+  const auto options = std::make_shared<CollocateOptions>();
+  command->add_option("JOBS", options->jobs, "Jobs file (docs/formats/jobs.md)")->required();
+  command->add_option("--runs", options->runs,
+                      "Table of runs to make or to go on with (default: JOBS.runs.csv)");
+  command
+      ->add_option("--modes", options->modes,
+                   "Ways to share, separated by commas: time-slicing, mps, mps-shares, mig, gate "
+                   "(default: all but mps-shares)")
+      ->delimiter(',');
+  command->add_flag("--retry", options->retry, "Run again what failed or could not be done");
+  command->add_option("--gpu", options->gpu, "GPU to share: index, or UUID or its beginning");
+  command->add_option("--library", options->library, "libdivvy_gate.so, if it is elsewhere");
+  command->add_option("--logs", options->logs,
+                      "Folder for what jobs print (default: beside the table of runs)");
+  command->add_option("--history", options->history,
+                      "File that advice learns from, to add to; none: do not (default: "
+                      "~/.local/state/divvy/collocations.csv)");
+  command->add_option("--html", options->html,
+                      "Write a page with timelines, which needs no network");
+  command->add_option("--prometheus", options->prometheus,
+                      "Write the figures for Prometheus' textfile collector");
+  command->add_option("--mlflow", options->mlflow, "Add the runs to this MLflow file store");
+  AddOutputOption(*command, options->format);
+  command->footer(kCollocateFooter);
+  command->callback([options, &invocation] { RunCollocate(*options, invocation); });
+}
+
+}  // namespace divvy::app

@@ -1,0 +1,154 @@
+#include "collocate_exports.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/text_safety.h"
+#include "text_file.h"
+
+namespace divvy::app {
+namespace {
+
+namespace fs = std::filesystem;
+using measure::RunRow;
+using measure::RunState;
+
+// The figures of a row that are known, by name.
+std::vector<std::pair<std::string, double>> FiguresOf(const RunRow& row) {
+  std::vector<std::pair<std::string, double>> figures;
+  const auto add = [&](const char* name, const std::optional<double>& value) {
+    if (value) figures.emplace_back(name, *value);
+  };
+  add("seconds", row.figures.seconds);
+  add("steps_per_second", row.figures.steps_per_s);
+  add("latency_ms", row.figures.latency_ms);
+  add("cpu_seconds", row.figures.cpu_s);
+  add("host_memory_mib", row.figures.host_mib);
+  add("gpu_busy_ratio", row.gpu.busy);
+  add("gpu_sm_active_ratio", row.gpu.sm_active);
+  add("gpu_memory_mib", row.gpu.memory_mib);
+  add("gpu_power_watts", row.gpu.power_w);
+  add("gpu_energy_joules", row.gpu.energy_j());
+  return figures;
+}
+
+std::string Label(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') escaped += '\\';
+    escaped += c == '\n' ? ' ' : c;
+  }
+  return escaped;
+}
+
+// 64 bits of FNV-1a: names in the store, where chance must not make two alike.
+std::uint64_t Hash(std::string_view text, std::uint64_t seed) {
+  std::uint64_t hash = 14695981039346656037ULL ^ seed;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return hash;
+}
+
+std::string YamlText(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "''" : std::string(1, c);
+  return quoted + "'";
+}
+
+[[nodiscard]] Result<void> Make(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) return {};
+  return Fail(ErrorCode::kUnavailable,
+              fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+}
+
+// Files in order; the last makes the run count.
+[[nodiscard]] Result<void> SaveRun(const fs::path& run, const std::string& id, std::size_t number,
+                                   const std::string& experiment, const RunRow& row,
+                                   long long now_ms) {
+  for (const char* part : {"metrics", "params", "tags", "artifacts"}) {
+    if (auto made = Make(run / part); !made) return made;
+  }
+  std::map<std::string, std::string> files;
+  for (const auto& [name, value] : FiguresOf(row)) {
+    files["metrics/" + name] = fmt::format("{} {:.9g} 0\n", now_ms, value);
+  }
+  files["params/workload"] = row.workload;
+  files["params/mode"] = measure::NameOfMode(row.mode);
+  files["params/job"] = row.job;
+  if (row.share) files["params/sm_percent"] = std::to_string(*row.share);
+  const std::string name = fmt::format("{} {}", row.workload, row.job);
+  files["tags/mlflow.runName"] = name;
+  const auto took = static_cast<long long>(row.gpu.measured_s.value_or(0) * 1000);
+  for (const auto& [path, text] : files) {
+    if (auto saved = SaveText((run / path).string(), text); !saved) return saved;
+  }
+  return SaveText(
+      (run / "meta.yaml").string(),
+      fmt::format("artifact_uri: {}\nend_time: {}\nentry_point_name: ''\n"
+                  "experiment_id: '{}'\nlifecycle_stage: active\nrun_id: {}\n"
+                  "run_name: {}\nrun_uuid: {}\nsource_name: ''\nsource_type: 4\n"
+                  "source_version: ''\nstart_time: {}\nstatus: 3\ntags: []\n"
+                  "user_id: ''\n",
+                  YamlText((run / "artifacts").string()), now_ms + static_cast<long long>(number),
+                  experiment, id, YamlText(name), id, now_ms - took));
+}
+
+}  // namespace
+
+std::string PrometheusText(const CollocateFindings& findings) {
+  // By name: all samples of a metric stand together.
+  std::map<std::string, std::string> metrics;
+  for (const RunRow& row : findings.rows) {
+    if (row.state != RunState::kDone) continue;
+    for (const auto& [name, value] : FiguresOf(row)) {
+      metrics["divvy_collocate_" + name] +=
+          fmt::format("divvy_collocate_{}{{workload=\"{}\",mode=\"{}\",job=\"{}\"}} {:.9g}\n", name,
+                      Label(row.workload), measure::NameOfMode(row.mode), Label(row.job), value);
+    }
+  }
+  for (const measure::SetTogether& set : findings.sets) {
+    for (const measure::JobTogether& job : set.jobs) {
+      if (!job.speed) continue;
+      metrics["divvy_collocate_speed_ratio"] += fmt::format(
+          "divvy_collocate_speed_ratio{{workload=\"{}\",mode=\"{}\",job=\"{}\"}} {:.9g}\n",
+          Label(set.workload), NameOf(set.mode), Label(job.job), *job.speed);
+    }
+  }
+  std::string text;
+  for (const auto& [name, samples] : metrics) {
+    text += fmt::format("# TYPE {} gauge\n{}", name, samples);
+  }
+  return text;
+}
+
+Result<void> SaveForMlflow(const std::string& folder, const CollocateFindings& findings,
+                           long long now_ms) {
+  std::error_code error;
+  const fs::path store = fs::absolute(folder, error);
+  const std::string experiment =
+      std::to_string(Hash(findings.title, 0) % 1'000'000'000'000'000'000ULL);
+  const fs::path at = store / experiment;
+  if (auto made = Make(at); !made) return made;
+  for (std::size_t i = 0; i < findings.rows.size(); ++i) {
+    const RunRow& row = findings.rows[i];
+    if (row.state != RunState::kDone) continue;
+    // What was found is part of the name: measured again, it is another run.
+    const std::string what = fmt::format("{}/{}", i, measure::FormatRuns({row}));
+    const std::string id = fmt::format("{:016x}{:016x}", Hash(what, 1), Hash(what, 2));
+    if (fs::exists(at / id / "meta.yaml", error)) continue;
+    if (auto saved = SaveRun(at / id, id, i, experiment, row, now_ms); !saved) return saved;
+  }
+  return SaveText((at / "meta.yaml").string(),
+                  fmt::format("artifact_location: {}\ncreation_time: {}\nexperiment_id: '{}'\n"
+                              "last_update_time: {}\nlifecycle_stage: active\nname: {}\n",
+                              YamlText(at.string()), now_ms, experiment, now_ms,
+                              YamlText("divvy collocate " + findings.title)));
+}
+
+}  // namespace divvy::app

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "device/usage.h"
+#include "measure/job_output.h"
+#include "measure/runs_file.h"
+
+namespace divvy::app {
+
+// A program to be run beside others, and how to read what it prints.
+struct TogetherJob {
+  std::string name;
+  std::vector<std::string> command;  // Looked up on PATH. Not empty.
+  std::string directory;             // Empty: ours.
+  // On top of ours; nothing takes one away.
+  std::map<std::string, std::optional<std::string>> environment;
+  int inherited_fd = -1;                         // Stays open in the job; -1 for none.
+  std::optional<measure::LinePattern> ready;     // It is set up; without one it is so at once.
+  bool waits = false;                            // Begins when a line comes on its standard input.
+  std::optional<measure::LinePattern> progress;  // Steps so far.
+  std::optional<measure::LinePattern> latency;   // Milliseconds; the last word counts.
+  std::string log;                               // File that takes what it prints.
+
+  // Measured until it is stopped, not by when it ends.
+  bool goes_on() const { return progress || latency; }
+};
+
+struct TogetherPace {
+  Duration warmup{};  // From the common start; jobs that go on are measured from then on,
+  Duration limit{};   // until then. A job that must end has to by then.
+};
+
+// How the GPU was, over one stretch of the time that was measured.
+struct GpuMoment {
+  double from_s = 0;
+  double to_s = 0;
+  measure::GpuFigures figures;
+};
+
+struct TogetherOutcome {
+  std::vector<measure::JobFigures> jobs;
+  measure::GpuFigures gpu;
+  std::vector<GpuMoment> timeline;
+};
+
+// Runs the jobs together: starts all, waits until all are ready, tells those that wait to begin,
+// and measures. Then what still runs is asked to end, and killed after ten seconds. Each is a
+// process group of its own and dies when we do. `watch` is the GPU's, or null. `tell` hears now and
+// then how far it is.
+//   kFailedPrecondition  a job could not be started, failed, did not end in time or said nothing
+//                        that it could be measured by: the message names it and its log;
+//   kAborted             a signal (SIGINT, SIGTERM) ended it all.
+// Signals of this process are held back from the first call on. For its only thread.
+[[nodiscard]] Result<TogetherOutcome> RunTogether(const std::vector<TogetherJob>& jobs,
+                                                  const TogetherPace& pace,
+                                                  device::UsageWatch* watch,
+                                                  const std::function<void(std::string)>& tell);
+
+}  // namespace divvy::app

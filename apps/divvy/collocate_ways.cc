@@ -1,0 +1,207 @@
+#include "collocate_ways.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <filesystem>
+#include <utility>
+
+#include "device/node.h"
+#include "device/nvml_library.h"
+#include "run_gpu.h"
+#include "run_options.h"
+#include "run_sharing.h"
+#include "run_watch.h"
+
+namespace divvy::app {
+namespace {
+
+using workload::CollocatedJob;
+using workload::SharingMode;
+
+// For file names: any job may be called anything.
+std::string PlainName(std::string_view text) {
+  std::string name;
+  for (const char c : text) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.';
+    name += plain ? c : '_';
+  }
+  return name.substr(0, 100);
+}
+
+[[nodiscard]] Result<TogetherJob> Prepare(const CollocatedJob& job, const std::string& log) {
+  TogetherJob prepared{.name = job.name,
+                       .command = job.command,
+                       .directory = job.directory,
+                       .environment = {},
+                       .ready = {},
+                       .waits = job.waits,
+                       .progress = {},
+                       .latency = {},
+                       .log = log};
+  if (job.shell) prepared.command = {"/bin/sh", "-c", job.command.front()};
+  for (const std::string& setting : job.environment) {
+    const std::size_t equals = setting.find('=');
+    prepared.environment[setting.substr(0, equals)] = setting.substr(equals + 1);
+  }
+  const auto read = [&](const std::string& text, std::optional<measure::LinePattern>& pattern,
+                        const char* key, bool numbers) -> Result<void> {
+    if (text.empty()) return {};
+    auto parsed = measure::LinePattern::Parse(text, numbers);
+    if (!parsed) {
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("job {} (line {}): {}: {}", job.name,
+                                                           job.line, key, parsed.error().message));
+    }
+    pattern = *std::move(parsed);
+    return {};
+  };
+  if (auto done = read(job.ready, prepared.ready, "ready", false); !done) return Fail(done.error());
+  if (auto done = read(job.progress, prepared.progress, "progress", true); !done) {
+    return Fail(done.error());
+  }
+  if (auto done = read(job.latency, prepared.latency, "latency", true); !done) {
+    return Fail(done.error());
+  }
+  return prepared;
+}
+
+// Plain processes; CUDA must not find an MPS daemon that happens to be there.
+[[nodiscard]] Result<void> TakeTurns(const SharedGpu& gpu, PreparedWay& way) {
+  RunOptions options;
+  options.mps = false;
+  options.gpu = gpu.wanted;
+  auto sharing = ShareGpu(options, gpu.nvml);
+  if (!sharing) return Fail(sharing.error());
+  for (TogetherJob& job : way.jobs) {
+    for (const auto& [name, value] : sharing->environment) job.environment[name] = value;
+  }
+  return {};
+}
+
+[[nodiscard]] Result<void> UseMps(const std::vector<measure::RunRow>& rows, const SharedGpu& gpu,
+                                  PreparedWay& way) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    RunOptions options;
+    options.latency = true;  // All alike: the usual priority.
+    options.gpu = gpu.wanted;
+    options.sm_percent = rows[i].share;
+    auto sharing = ShareGpu(options, gpu.nvml);
+    if (!sharing) return Fail(sharing.error());
+    if (!sharing->line.starts_with("MPS")) {
+      way.impossible = sharing->line;
+      return {};
+    }
+    for (const auto& [name, value] : sharing->environment) way.jobs[i].environment[name] = value;
+    if (!sharing->mps) continue;
+    way.jobs[i].inherited_fd = sharing->mps->share();
+    way.daemons.push_back(*std::move(sharing->mps));
+  }
+  return {};
+}
+
+// The largest instances that the GPU is cut into, one for each job.
+[[nodiscard]] Result<void> UseMig(const SharedGpu& gpu, PreparedWay& way) {
+  const auto library = device::NvmlLibrary::Open(gpu.nvml);
+  if (!library) {
+    way.impossible = library.error().message;
+    return {};
+  }
+  const auto node = device::ReadNode(**library);
+  if (!node) {
+    way.impossible = node.error().message;
+    return {};
+  }
+  struct Instance {
+    std::string uuid;
+    int slices;
+  };
+  std::vector<Instance> instances;
+  for (const device::GpuState& state : node->gpus) {
+    const bool wanted = gpu.wanted.empty() ? state.index == 0
+                                           : gpu.wanted == std::to_string(state.index) ||
+                                                 state.uuid.starts_with(gpu.wanted);
+    if (!wanted) continue;
+    for (const device::GpuInstanceState& instance : state.instances) {
+      if (instance.compute.empty()) continue;
+      const auto& profile =
+          state.model.profiles[static_cast<std::size_t>(instance.instance.profile)];
+      instances.push_back({instance.compute.front().uuid, profile.compute_slices});
+    }
+  }
+  if (instances.size() < way.jobs.size()) {
+    way.impossible = fmt::format(
+        "the GPU is cut into {} MIG instances and there are {} jobs; divvy apply cuts it",
+        instances.size(), way.jobs.size());
+    return {};
+  }
+  std::ranges::stable_sort(instances, std::ranges::greater(), &Instance::slices);
+  for (std::size_t i = 0; i < way.jobs.size(); ++i) {
+    way.jobs[i].environment["CUDA_VISIBLE_DEVICES"] = instances[i].uuid;
+  }
+  return {};
+}
+
+// Each through `divvy run`, as a user would.
+void UseGate(const std::vector<CollocatedJob>& jobs, const SharedGpu& gpu, PreparedWay& way) {
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error);
+  for (std::size_t i = 0; i < way.jobs.size(); ++i) {
+    const bool latency = jobs[i].job_class == workload::JobClass::kLatency;
+    std::vector<std::string> words = {self,  "--nvml",  gpu.nvml,
+                                      "run", "--class", latency ? "latency" : "batch"};
+    if (!gpu.wanted.empty()) words.insert(words.end(), {"--gpu", gpu.wanted});
+    if (!gpu.library.empty()) words.insert(words.end(), {"--library", gpu.library});
+    words.emplace_back("--");
+    words.insert(words.end(), way.jobs[i].command.begin(), way.jobs[i].command.end());
+    way.jobs[i].command = std::move(words);
+  }
+}
+
+}  // namespace
+
+Result<void> CheckJobs(const std::vector<CollocatedJob>& jobs) {
+  for (const CollocatedJob& job : jobs) {
+    if (job.command.empty()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("job {} (line {}) has no 'command', so it cannot be run; `divvy "
+                              "advise` does without",
+                              job.name, job.line));
+    }
+    if (auto prepared = Prepare(job, ""); !prepared) return Fail(prepared.error());
+  }
+  return {};
+}
+
+Result<PreparedWay> PrepareWay(const std::vector<measure::RunRow>& rows,
+                               const std::vector<CollocatedJob>& jobs, const SharedGpu& gpu,
+                               const std::string& logs, const std::string& run_id) {
+  PreparedWay way;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    auto job = Prepare(jobs[i], fmt::format("{}/{}.{}.{}.log", logs, PlainName(rows[i].workload),
+                                            i + 1, PlainName(jobs[i].name)));
+    if (!job) return Fail(job.error());
+    job->environment[kRunVariable] = MarkOfRun(run_id);
+    way.jobs.push_back(*std::move(job));
+  }
+  Result<void> done;
+  switch (rows.front().mode.value_or(SharingMode::kOneByOne)) {
+    case SharingMode::kOneByOne:  // Alone.
+    case SharingMode::kTimeSlicing:
+      done = TakeTurns(gpu, way);
+      break;
+    case SharingMode::kMps:
+    case SharingMode::kMpsShares:
+      done = UseMps(rows, gpu, way);
+      break;
+    case SharingMode::kMig:
+      done = UseMig(gpu, way);
+      break;
+    case SharingMode::kGate:
+      UseGate(jobs, gpu, way);
+      break;
+  }
+  if (!done) return Fail(done.error());
+  return way;
+}
+
+}  // namespace divvy::app

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "collocate_jobs.h"
+#include "measure/runs_file.h"
+#include "run_mps.h"
+#include "workload/jobs_file.h"
+
+namespace divvy::app {
+
+// One GPU, for jobs to share.
+struct SharedGpu {
+  std::string wanted;  // The word of --gpu; empty: as CUDA would choose.
+  std::string nvml;
+  std::string library;  // The gate's; empty: beside this program.
+};
+
+// The jobs of one workload made ready to run in its way.
+struct PreparedWay {
+  std::vector<TogetherJob> jobs;
+  std::vector<MpsUse> daemons;  // Kept while they run.
+  std::string impossible;       // Why this cannot be done here; empty when it can.
+};
+
+// Whether every job can be run and read, as far as the file tells.
+[[nodiscard]] Result<void> CheckJobs(const std::vector<workload::CollocatedJob>& jobs);
+
+// `rows` are those of one workload, `jobs` what each of them runs. What they print goes to files in
+// `logs`. `run_id` marks every process. Errors are those of a wrong --gpu or of files; what this
+// machine cannot do is no error.
+[[nodiscard]] Result<PreparedWay> PrepareWay(const std::vector<measure::RunRow>& rows,
+                                             const std::vector<workload::CollocatedJob>& jobs,
+                                             const SharedGpu& gpu, const std::string& logs,
+                                             const std::string& run_id);
+
+}  // namespace divvy::app

@@ -1,0 +1,77 @@
+#include "net/acceptor.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace divvy::net {
+namespace {
+
+// A round of the loop serves others too.
+constexpr int kAcceptsAtOnce = 64;
+// When descriptors have run out, and none of ours may come back to say so.
+constexpr Duration kAcceptAgain = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Acceptor::Acceptor(Loop& loop, std::function<bool()> has_room, Accepted accepted)
+    : loop_(loop), has_room_(std::move(has_room)), accepted_(std::move(accepted)) {}
+
+Acceptor::~Acceptor() { Close(); }
+
+void Acceptor::Serve(int listening) {
+  listening_.push_back(listening);
+  loop_.Watch(listening, paused_ ? 0U : EPOLLIN,
+              [this, listening](std::uint32_t) { Accept(listening); });
+}
+
+void Acceptor::Close() {
+  if (std::exchange(waits_, false)) loop_.Cancel(retry_);
+  for (const int fd : std::exchange(listening_, {})) {
+    loop_.Forget(fd);
+    close(fd);
+  }
+}
+
+void Acceptor::Accept(int listening) {
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
+    if (!has_room_()) return Pause();
+    const int fd = accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      const int error = errno;
+      // The one that was to be accepted may have gone; others may be there.
+      if (error == ECONNABORTED || error == EINTR) continue;
+      if (error == EAGAIN || error == EWOULDBLOCK) return;
+      // Out of descriptors or memory. The socket stays readable: watching on would spin.
+      Pause();
+      waits_ = true;
+      retry_ = loop_.At(loop_.now() + kAcceptAgain, [this] {
+        waits_ = false;
+        Resume();
+      });
+      if (failed_) failed_(error);
+      return;
+    }
+    const int on = 1;  // Fails on unix sockets, which need it not.
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    accepted_(fd);
+  }
+}
+
+void Acceptor::Pause() {
+  if (std::exchange(paused_, true)) return;
+  for (const int fd : listening_) loop_.Change(fd, 0);
+}
+
+void Acceptor::Resume() {
+  if (!paused_ || waits_ || !has_room_()) return;
+  paused_ = false;
+  for (const int fd : listening_) loop_.Change(fd, EPOLLIN);
+}
+
+}  // namespace divvy::net

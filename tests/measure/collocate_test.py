@@ -1,0 +1,195 @@
+"""`divvy collocate` as a user runs it, on a simulated node."""
+
+import csv
+import glob
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+DIVVY, SIM_JOB = os.environ["DIVVY"], os.environ["SIM_JOB"]
+
+COUNTING = "i=0; while :; do i=$((i+1)); echo step $i; sleep 0.02; done"
+JOBS = f"""
+gpu: {{kind: H200-141GB, power: 700}}
+jobs:
+  - name: trainer
+    command: [{SIM_JOB}, train, --kernels, '10', --us, '300', --blocks, '64', --steps, '40']
+  - name: counter
+    command: "{COUNTING}"
+    progress: step ([0-9]+)
+run: {{warmup: 50ms, limit: 700ms}}
+"""
+
+
+class Collocate(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="divvy-collocate-")
+        self.addCleanup(self.folder.cleanup)
+        at = self.path
+        os.mkdir(at("boards"))
+        self.environment = {
+            **os.environ, "DIVVY_NVML": os.environ["NVML_SIM"], "DIVVY_NVML_SIM_STATE": at("node"),
+            "DIVVY_CUDA_SIM": at("gpu"), "DIVVY_CUDA_SIM_SPEC": "gpus=1 sms=16 memory=8GiB mode=mps",
+            "DIVVY_BOARD_DIR": at("boards"), "LD_LIBRARY_PATH": os.environ["CUDA_SIM"], "XDG_STATE_HOME": at("state"),
+            "XDG_RUNTIME_DIR": at(""), "FAKE_MPS_LOG": at("mps.log"), "PATH": os.environ["FAKE_MPS"] + ":/usr/bin:/bin"}
+        subprocess.run([os.environ["NVML_SIM_TOOL"], "init", at("node"), "--gpus", "H200-141GB"], check=True,
+                       stdout=subprocess.DEVNULL)
+        # The GPU that NVML tells of is the one that CUDA has.
+        with open(at("node")) as file:
+            state = re.sub(r"GPU-[0-9a-f-]{36}", "GPU-d1777051-3d00-0000-0000-000000000001", file.read())
+        self.write("node", state)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+        return self.path(name)
+
+    def rows(self, name="jobs.runs.csv"):
+        with open(self.path(name)) as file:
+            return list(csv.DictReader(file))
+
+    def begin(self, jobs, *options):
+        return subprocess.Popen([DIVVY, "collocate", jobs, *options], env=self.environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def run_to_end(self, jobs, *options, status=0):
+        process = self.begin(jobs, *options)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, status, out + err)
+        return out, err
+
+    def left_behind(self):
+        """Processes with our folder in their environment."""
+        found = []
+        for file in glob.glob("/proc/[0-9]*/environ"):
+            try:
+                with open(file, "rb") as environment:
+                    if self.folder.name.encode() in environment.read():
+                        found.append(file)
+            except OSError:
+                pass
+        return found
+
+    def test_alone_and_together(self):
+        jobs = self.write("jobs.yaml", JOBS)
+        out, _ = self.run_to_end(jobs, "--gpu", "0", "--html", self.path("page.html"), "--prometheus", self.path("p.prom"),
+                                 "--mlflow", self.path("mlruns"), "-o", "json")
+        found = json.loads(out)
+        modes = {one["mode"]: one for one in found["together"]}
+        self.assertEqual(set(modes), {"time-slicing", "mps", "gate"})
+        for one in modes.values():
+            trainer, counter = one["jobs"]
+            self.assertGreater(trainer["together"]["seconds"], 0)
+            self.assertGreater(counter["together"]["steps_per_s"], 0)
+            self.assertAlmostEqual(one["work"], trainer["speed"] + counter["speed"], places=2)
+        self.assertEqual([one["workload"] for one in found["not_done"]], ["all, mig"] * 2)
+        # Who asked for MPS got a daemon, of which nothing is left; so is nothing of the jobs.
+        with open(self.path("mps.log")) as log:
+            self.assertIn("start", log.read())
+        # The daemon's keeper ends when nobody uses it any more.
+        deadline = time.monotonic() + 30
+        while self.left_behind() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(self.left_behind(), [])
+        # All of it stands in the table, and what was measured is there to be learned from.
+        self.assertEqual({row["state"] for row in self.rows()}, {"done", "skipped"})
+        with open(self.path("state/divvy/collocations.csv")) as file:
+            learned = list(csv.DictReader(file))
+        self.assertEqual([row["mode"] for row in learned], ["time-slicing"] * 2 + ["mps"] * 2 + ["gate"] * 2)
+        with open(self.path("p.prom")) as file:
+            self.assertIn('divvy_collocate_speed_ratio{workload="all, gate",mode="gate",job="trainer"} ', file.read())
+        with open(self.path("page.html")) as file:
+            self.assertIn("all, gate", file.read())
+        runs = glob.glob(self.path("mlruns/*/*/meta.yaml"))
+        self.assertEqual(len(runs), 2 + 3 * 2)
+        for run in runs:
+            metrics = glob.glob(os.path.join(os.path.dirname(run), "metrics", "*"))
+            self.assertIn("cpu_seconds", {os.path.basename(name) for name in metrics})
+        # Nothing is left to run: a second time shows the same.
+        again, err = self.run_to_end(jobs, "-o", "json")
+        self.assertEqual(json.loads(again)["together"], found["together"])
+        self.assertNotIn("[1/", err)
+
+    def test_goes_on_after_a_kill(self):
+        jobs = self.write("jobs.yaml", JOBS)
+        process = self.begin(jobs, "--modes", "time-slicing")
+        for line in process.stderr:
+            if line.startswith("[2/"):  # The first is done and saved.
+                break
+        process.kill()
+        process.communicate()
+        states = [row["state"] for row in self.rows()]
+        self.assertEqual(states, ["done", "", "", ""])
+        first = self.rows()[0]
+        deadline = time.monotonic() + 30
+        while self.left_behind() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(self.left_behind(), [])
+        _, err = self.run_to_end(jobs)
+        self.assertIn("[1/2] counter alone", err)
+        self.assertEqual(self.rows()[0], first)
+        self.assertEqual({row["state"] for row in self.rows()}, {"done"})
+
+    def test_a_table_of_ones_own_and_what_fails(self):
+        jobs = self.write("jobs.yaml", f"""
+gpu: {{kind: H200-141GB}}
+jobs:
+  - {{name: quick, command: [/bin/true]}}
+  - {{name: broken, command: "echo oops >&2; exit 3"}}
+  - {{name: mute, command: [sleep, '60'], progress: 'step ([0-9]+)'}}
+  - {{name: waits, command: "echo READY; read x; echo took 7.5 ms", ready: ^READY$, waits: true, latency: 'took ([0-9.]+) ms'}}
+run: {{warmup: 0s, limit: 300ms}}
+""")
+        runs = self.write("runs.csv", "workload,mode,job\nq,alone,quick\nw,alone,waits\n"
+                          "two,time-slicing,quick\ntwo,time-slicing,waits\nb,time-slicing,broken\nb,time-slicing,quick\nm,alone,mute\n")
+        _, err = self.run_to_end(jobs, "--runs", runs, status=1)
+        self.assertIn("broken ended with exit status 3", err)
+        rows = self.rows("runs.csv")
+        self.assertEqual([row["state"] for row in rows], ["done", "done", "done", "done", "failed", "failed", "failed"])
+        self.assertEqual(rows[1]["latency_ms"], "7.5")
+        self.assertEqual(rows[3]["latency_ms"], "7.5")
+        self.assertIn("said nothing that its 'progress' matches", rows[6]["why"])
+        logs = glob.glob(self.path("runs.logs/b.1.broken.log"))
+        with open(logs[0]) as log:
+            self.assertEqual(log.read(), "oops\n")
+        # It is not tried again unless asked; then it is.
+        self.assertNotIn("[1/", self.run_to_end(jobs, "--runs", runs, status=1)[1])
+        self.assertIn("[1/2] b", self.run_to_end(jobs, "--runs", runs, "--retry", status=1)[1])
+
+    def test_sigterm_keeps_what_was_found(self):
+        jobs = self.write("jobs.yaml", JOBS.replace("700ms", "60s").replace("--steps, '40'", "--secs, '50'"))
+        process = self.begin(jobs, "--modes", "mps")
+        next(line for line in process.stderr if line.startswith("[1/"))
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn("stopped by a signal", err)
+        self.assertEqual({row["state"] for row in self.rows()}, {""})
+        self.assertEqual(self.left_behind(), [])
+
+    def test_what_is_wrong_is_said(self):
+        for text, words in [
+                ("jobs: [{name: a}]", "no 'command'"),
+                ("jobs: [{name: a, command: x, progress: 'step'}]", "has no group for the number"),
+                ("jobs: [{name: a, command: x, waits: true}]", "needs 'ready'"),
+                ("jobs: [{name: a, command: x, progres: y}]", "did you mean 'progress'?")]:
+            jobs = self.write("jobs.yaml", "gpu: {kind: H200-141GB}\n" + text + "\n")
+            self.assertIn(words, self.run_to_end(jobs, status=2)[1])
+            for name in glob.glob(self.path("jobs.runs.csv")):
+                os.unlink(name)
+        jobs = self.write("jobs.yaml", "gpu: {kind: H200-141GB}\njobs: [{name: a, command: x}]\n")
+        self.assertIn("did you mean 'gate'?", self.run_to_end(jobs, "--modes", "gat", status=2)[1])
+        runs = self.write("runs.csv", "workload,mode,job\nw,alone,b\n")
+        self.assertIn("'b' is no job of", self.run_to_end(jobs, "--runs", runs, status=2)[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
