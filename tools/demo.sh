@@ -93,6 +93,11 @@ for way in 'together' 'together, divvy run'; do
   printf '  %-34s %18s %16s\n' "$way" "$(figure p99_ms "$node/i")" "$(figure ms_per_step "$node/t")"
 done
 
+say "May two jobs share a GPU? Foretold from what each does alone; and the kernels of the training job above."
+run divvy advise examples/jobs/serve-and-train.yaml
+on_gpu divvy profile --ops --summary "$node/ops" -- "$job" "${train[@]}" --secs 1 >/dev/null
+head -n 5 "$node/ops"
+
 say "Serve two models over HTTP and gRPC: one worker a partition, each request by its deadline."
 cp examples/fleets/serve.yaml examples/fleets/serve-profiles.csv "$node"
 if [[ -e "$build/engines/torch/libdivvy_engine_torch.so" ]]; then

@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "base/text_safety.h"
 #include "run_job.h"
+#include "text_file.h"
 
 namespace divvy::app {
 namespace {
@@ -41,6 +42,14 @@ sigset_t SignalsOfCollocate() {
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
   return signals;
+}
+
+// Of a file that is there; empty if it is not.
+std::string LastLine(const std::string& path) {
+  auto text = ReadText(path);
+  if (!text) return {};
+  text->erase(text->find_last_not_of(" \r\n") + 1);
+  return text->substr(text->find_last_of("\r\n") + 1).substr(0, 200);
 }
 
 // One job's process.
@@ -164,8 +173,10 @@ class Running {
   }
 
   [[nodiscard]] tl::unexpected<Error> Failed(const std::string& what) const {
+    const std::string last = LastLine(job_.log);
     return Fail(ErrorCode::kFailedPrecondition,
-                fmt::format("{} {}; what it printed is in {}", job_.name, what, job_.log));
+                fmt::format("{} {}{}; what it printed is in {}", job_.name, what,
+                            last.empty() ? "" : " after " + Quoted(last), job_.log));
   }
 
   bool ready() const { return ready_; }
