@@ -234,7 +234,15 @@ class Collocation {
     return {};
   }
 
-  [[nodiscard]] Result<void> Save() const { return SaveText(path_, measure::FormatRuns(rows_)); }
+  [[nodiscard]] Result<void> Save() {
+    const std::string text = measure::FormatRuns(rows_);
+    if (auto saved = SaveText(path_, text); !saved) return saved;
+    // What is shown now is what a second run will show: the figures as the file has them.
+    auto rows = measure::ParseRuns(text, path_);
+    if (!rows) return Fail(rows.error());
+    rows_ = *std::move(rows);
+    return {};
+  }
 
   // Equal ones; a table of runs of one's own may say others.
   std::vector<int> Shares() const {
@@ -388,6 +396,7 @@ void RunCollocate(const CollocateOptions& options, Invocation& invocation) {
   // Before anything is started: whatever becomes of us, no job is left behind.
   const std::string run_id = MakeRunId();
   RunWatch watch(run_id, [] {});
+  HoldSignals();
   const auto done = [&]() -> Result<void> {
     if (auto prepared = collocation.Prepare(); !prepared) return prepared;
     auto held = HeldRuns::Take(collocation.path());

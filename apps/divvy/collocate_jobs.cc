@@ -37,10 +37,12 @@ TimePoint SteadyNow() {
   return TimePoint(std::chrono::duration_cast<Duration>(Clock::now().time_since_epoch()));
 }
 
+constexpr std::array kHeldSignals = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
+
 sigset_t SignalsOfCollocate() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
+  for (const int signal : kHeldSignals) sigaddset(&signals, signal);
   return signals;
 }
 
@@ -284,12 +286,10 @@ class Together {
            device::UsageWatch* watch, const std::function<void(std::string)>& tell)
       : pace_(pace), record_(watch, pace.limit), tell_(tell) {
     for (const TogetherJob& job : jobs) jobs_.push_back(std::make_unique<Running>(job));
-    std::signal(SIGCHLD, SIG_DFL);
-    std::signal(SIGPIPE, SIG_IGN);
     const sigset_t held = SignalsOfCollocate();
-    sigprocmask(SIG_BLOCK, &held, &before_);
-    // Also where held back already: children are to have them as whoever started us did.
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigdelset(&before_, signal);
+    // Jobs do not hold them back.
+    sigprocmask(SIG_BLOCK, nullptr, &before_);
+    for (const int signal : kHeldSignals) sigdelset(&before_, signal);
     signals_ = signalfd(-1, &held, SFD_NONBLOCK | SFD_CLOEXEC);
     Check(signals_ >= 0, "a file descriptor is to be had");
   }
@@ -417,6 +417,14 @@ class Together {
 };
 
 }  // namespace
+
+void HoldSignals() {
+  // Who started us may ignore the ends of children; we would never hear of a job's.
+  std::signal(SIGCHLD, SIG_DFL);
+  std::signal(SIGPIPE, SIG_IGN);
+  const sigset_t held = SignalsOfCollocate();
+  sigprocmask(SIG_BLOCK, &held, nullptr);
+}
 
 Result<TogetherOutcome> RunTogether(const std::vector<TogetherJob>& jobs, const TogetherPace& pace,
                                     device::UsageWatch* watch,

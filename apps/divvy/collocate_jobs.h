@@ -50,6 +50,9 @@ struct TogetherOutcome {
   std::vector<GpuMoment> timeline;
 };
 
+// From now on signals that would end this process wait for RunTogether to see them.
+void HoldSignals();
+
 // Runs the jobs together: starts all, waits until all are ready, tells those that wait to begin,
 // and measures. Then what still runs is asked to end, and killed after ten seconds. Each is a
 // process group of its own and dies when we do. `watch` is the GPU's, or null. `tell` hears now and
@@ -57,7 +60,7 @@ struct TogetherOutcome {
 //   kFailedPrecondition  a job could not be started, failed, did not end in time or said nothing
 //                        that it could be measured by: the message names it and its log;
 //   kAborted             a signal (SIGINT, SIGTERM) ended it all.
-// Signals of this process are held back from the first call on. For its only thread.
+// REQUIRES: HoldSignals() was called. For the only thread of this process.
 [[nodiscard]] Result<TogetherOutcome> RunTogether(const std::vector<TogetherJob>& jobs,
                                                   const TogetherPace& pace,
                                                   device::UsageWatch* watch,
