@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "gpu/catalogue.h"
+#include "text_file.h"
 
 namespace divvy::app {
 
@@ -27,29 +27,33 @@ std::string OwnHistory() {
 
 Result<void> AppendHistory(const std::string& path, const workload::MeasuredSet& set) {
   if (path.empty()) return {};
-  const auto failed = [&](int error) {
-    return Fail(
-        error == EACCES || error == EPERM ? ErrorCode::kPermissionDenied : ErrorCode::kUnavailable,
-        fmt::format("cannot add to {}: {}", path, strerror(error)));
-  };
   std::error_code error;
   const auto folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return failed(errno);
-  // The heading stands once, also when two begin at a time.
-  struct stat info{};
-  int wrong = flock(fd, LOCK_EX) != 0 || fstat(fd, &info) != 0 ? errno : 0;
-  std::string text = info.st_size == 0 ? workload::CollocationsHeader() : "";
-  text += workload::CollocationLines(set);
-  // One write: after a crash the set is there or is not.
-  if (wrong == 0 && write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    wrong = errno == 0 ? ENOSPC : errno;
+  // Two that add at a time do so one after the other.
+  const int lock = open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock < 0 || flock(lock, LOCK_EX) != 0) {
+    const int number = errno;
+    if (lock >= 0) close(lock);
+    return Fail(ErrorCode::kPermissionDenied,
+                fmt::format("cannot add to {}: {}", path, strerror(number)));
   }
-  if (wrong == 0 && fsync(fd) != 0) wrong = errno;
-  close(fd);
-  if (wrong != 0) return failed(wrong);
-  return {};
+  const auto added = [&]() -> Result<void> {
+    auto text = ReadText(path);
+    if (!text && text.error().code != ErrorCode::kNotFound) return Fail(text.error());
+    std::string lines = workload::CollocationsHeader();
+    if (text && !text->empty()) {
+      text->erase(text->rfind('\n') + 1);
+      const auto before = workload::ParseCollocations(*text, path);
+      if (!before) return Fail(before.error());
+      for (const workload::MeasuredSet& one : *before) lines += workload::CollocationLines(one);
+    }
+    lines += workload::CollocationLines(set);
+    if (auto good = workload::ParseCollocations(lines, path); !good) return Fail(good.error());
+    return SaveText(path, lines);
+  }();
+  close(lock);
+  return added;
 }
 
 planner::AdviceRequest RequestFor(workload::JobsFile file, planner::InterferenceModels models) {

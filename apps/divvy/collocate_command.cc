@@ -55,7 +55,8 @@ struct CollocateOptions {
   OutputFormat format = OutputFormat::kTable;
 };
 
-// Where the lock on a file is kept while it is worked on; released with the process.
+// A lock beside a file, released with the process. It stays where it is: whoever has opened it and
+// waits must not end up with another than the next one.
 class HeldRuns {
  public:
   [[nodiscard]] static Result<HeldRuns> Take(const std::string& path) {
@@ -69,21 +70,17 @@ class HeldRuns {
       return Fail(ErrorCode::kResourceExhausted,
                   fmt::format("{} is being worked on by another divvy collocate", path));
     }
-    return HeldRuns(fd, lock);
+    return HeldRuns(fd);
   }
-  HeldRuns(HeldRuns&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+  HeldRuns(HeldRuns&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   HeldRuns& operator=(HeldRuns&&) = delete;
   ~HeldRuns() {
-    if (fd_ < 0) return;
-    unlink(path_.c_str());
-    close(fd_);
+    if (fd_ >= 0) close(fd_);
   }
 
  private:
-  HeldRuns(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  explicit HeldRuns(int fd) : fd_(fd) {}
   int fd_;
-  std::string path_;
 };
 
 [[nodiscard]] Result<std::vector<SharingMode>> ModesOf(const std::vector<std::string>& words) {
@@ -99,7 +96,12 @@ class HeldRuns {
                                                            OneOf(names), DidYouMean(word, names)));
     }
     // In the names' order, after one-by-one.
-    modes.push_back(workload::kSharingModes[static_cast<std::size_t>(at - names.begin()) + 1]);
+    const SharingMode mode =
+        workload::kSharingModes[static_cast<std::size_t>(at - names.begin()) + 1];
+    if (std::ranges::find(modes, mode) != modes.end()) {
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("--modes: {} stands there twice", word));
+    }
+    modes.push_back(mode);
   }
   if (modes.empty()) {
     modes = {SharingMode::kTimeSlicing, SharingMode::kMps, SharingMode::kMig, SharingMode::kGate};
@@ -165,6 +167,9 @@ class Collocation {
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("cannot make the folder {}: {}", logs_, error.message()));
     }
+    auto held = HeldRuns::Take(path_);
+    if (!held) return Fail(held.error());
+    held_.emplace(*std::move(held));
     return LoadRuns();
   }
 
@@ -236,10 +241,10 @@ class Collocation {
 
   [[nodiscard]] Result<void> Save() {
     const std::string text = measure::FormatRuns(rows_);
-    if (auto saved = SaveText(path_, text); !saved) return saved;
     // What is shown now is what a second run will show: the figures as the file has them.
     auto rows = measure::ParseRuns(text, path_);
     if (!rows) return Fail(rows.error());
+    if (auto saved = SaveText(path_, text); !saved) return saved;
     rows_ = *std::move(rows);
     return {};
   }
@@ -344,7 +349,12 @@ class Collocation {
                                  .profile = measure::ProfileFromRun(known, *AloneRun(job.job)),
                                  .speed = *job.speed});
       }
-      return AppendHistory(options_.history.empty() ? OwnHistory() : options_.history, measured);
+      const auto kept =
+          AppendHistory(options_.history.empty() ? OwnHistory() : options_.history, measured);
+      // The runs themselves are safe; what is odd about one is no reason not to make the others.
+      if (!kept)
+        std::fprintf(stderr, "divvy: not learned from: %s\n", kept.error().message.c_str());
+      return {};
     }
     return {};
   }
@@ -367,6 +377,7 @@ class Collocation {
   std::string nvml_;
   std::string path_;
   std::string logs_;
+  std::optional<HeldRuns> held_;
   std::vector<RunRow> rows_;
   CollocateFindings findings_;
 };
@@ -399,8 +410,6 @@ void RunCollocate(const CollocateOptions& options, Invocation& invocation) {
   HoldSignals();
   const auto done = [&]() -> Result<void> {
     if (auto prepared = collocation.Prepare(); !prepared) return prepared;
-    auto held = HeldRuns::Take(collocation.path());
-    if (!held) return Fail(held.error());
     return collocation.Run(run_id);
   }();
   watch.Dismiss();

@@ -104,20 +104,28 @@ std::string YamlText(std::string_view text) {
 std::string PrometheusText(const CollocateFindings& findings) {
   // By name: all samples of a metric stand together.
   std::map<std::string, std::string> metrics;
+  // A job may stand in a workload several times.
+  std::map<std::string, int> copies;
+  const auto labels = [&](const std::string& workload, std::string_view mode,
+                          const std::string& job, const char* what) {
+    const int copy = ++copies[fmt::format("{}\n{}\n{}", what, workload, job)];
+    return fmt::format("workload=\"{}\",mode=\"{}\",job=\"{}\",copy=\"{}\"", Label(workload), mode,
+                       Label(job), copy);
+  };
   for (const RunRow& row : findings.rows) {
     if (row.state != RunState::kDone) continue;
+    const std::string who = labels(row.workload, measure::NameOfMode(row.mode), row.job, "run");
     for (const auto& [name, value] : FiguresOf(row)) {
       metrics["divvy_collocate_" + name] +=
-          fmt::format("divvy_collocate_{}{{workload=\"{}\",mode=\"{}\",job=\"{}\"}} {:.9g}\n", name,
-                      Label(row.workload), measure::NameOfMode(row.mode), Label(row.job), value);
+          fmt::format("divvy_collocate_{}{{{}}} {:.9g}\n", name, who, value);
     }
   }
   for (const measure::SetTogether& set : findings.sets) {
     for (const measure::JobTogether& job : set.jobs) {
+      const std::string who = labels(set.workload, NameOf(set.mode), job.job, "speed");
       if (!job.speed) continue;
-      metrics["divvy_collocate_speed_ratio"] += fmt::format(
-          "divvy_collocate_speed_ratio{{workload=\"{}\",mode=\"{}\",job=\"{}\"}} {:.9g}\n",
-          Label(set.workload), NameOf(set.mode), Label(job.job), *job.speed);
+      metrics["divvy_collocate_speed_ratio"] +=
+          fmt::format("divvy_collocate_speed_ratio{{{}}} {:.9g}\n", who, *job.speed);
     }
   }
   std::string text;

@@ -28,6 +28,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kPollMs = 50;
+constexpr int kReadsAtOnce = 16;
+constexpr std::size_t kMostLogged = 64 << 20;
 constexpr Duration kMostReady = std::chrono::minutes(15);
 constexpr Duration kMostStopping = std::chrono::seconds(10);
 constexpr Duration kLeastMoment = std::chrono::milliseconds(500);
@@ -59,9 +61,9 @@ class Running {
  public:
   explicit Running(const TogetherJob& job) : job_(job) {}
   ~Running() {
-    if (pid_ > 0) {
-      Signal(SIGKILL);
-      waitpid(pid_, nullptr, 0);
+    Signal(SIGKILL);
+    // Also what the job has left behind, which is ours since it was orphaned.
+    while (group_ > 0 && waitpid(-group_, nullptr, 0) > 0) {
     }
     for (const int fd : {output_, input_, log_}) {
       if (fd >= 0) close(fd);
@@ -74,10 +76,13 @@ class Running {
     log_ = open(job_.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
     std::array<int, 2> out{-1, -1};
     std::array<int, 2> in{-1, -1};
-    if (log_ < 0 || pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(in.data(), O_CLOEXEC) != 0) {
-      return Failed(fmt::format("cannot be started: {}: {}", job_.log, strerror(errno)));
-    }
+    const bool has_output = log_ >= 0 && pipe2(out.data(), O_CLOEXEC) == 0;
     output_ = out[0];
+    if (!has_output || pipe2(in.data(), O_CLOEXEC) != 0) {
+      const int error = errno;
+      if (has_output) close(out[1]);
+      return Failed(fmt::format("cannot be started: {}: {}", job_.log, strerror(error)));
+    }
     input_ = in[1];
     fcntl(output_, F_SETFL, O_NONBLOCK);
     const StartedJob started = StartJob({.command = job_.command,
@@ -92,6 +97,7 @@ class Running {
     close(in[0]);
     // The child may not have come so far yet.
     if (pid_ > 0) setpgid(pid_, pid_);
+    group_ = pid_;
     if (started.error != 0) {
       return Failed(
           fmt::format("cannot run {}: {}", Quoted(job_.command.front()), strerror(started.error)));
@@ -113,7 +119,9 @@ class Running {
 
   void Read() {
     std::array<char, 1 << 14> bytes{};
-    while (output_ >= 0) {
+    heard_ = SteadyNow();
+    // So much at a time: whoever prints as fast as we read must not keep us from the clock.
+    for (int i = 0; i < kReadsAtOnce && output_ >= 0; ++i) {
       const ssize_t got = read(output_, bytes.data(), bytes.size());
       if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
       if (got <= 0) {
@@ -122,7 +130,8 @@ class Running {
         return;
       }
       const std::string_view text(bytes.data(), static_cast<std::size_t>(got));
-      if (log_ >= 0) {
+      logged_ += text.size();
+      if (log_ >= 0 && logged_ <= kMostLogged) {
         const ssize_t kept = write(log_, text.data(), text.size());
         static_cast<void>(kept);  // A full disk is no reason to measure something else.
       }
@@ -130,25 +139,25 @@ class Running {
     }
   }
 
-  // Looks whether it has ended.
+  // Looks whether it, or what it has left behind, has ended.
   void Reap() {
-    if (pid_ <= 0) return;
     int status = 0;
     rusage usage{};
-    if (wait4(pid_, &status, WNOHANG, &usage) != pid_) return;
-    pid_ = -1;
-    ended_ = SteadyNow();
-    status_ = status;
-    Read();
-    const auto seconds = [](const timeval& time) {
-      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-    };
-    figures_.cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    figures_.host_mib = static_cast<double>(usage.ru_maxrss) / 1024;
+    while (group_ > 0) {
+      const pid_t child = wait4(-group_, &status, WNOHANG, &usage);
+      if (child < 0 && errno == ECHILD) group_ = -1;
+      if (child <= 0) return;
+      Count(usage);
+      if (child != pid_) continue;
+      pid_ = -1;
+      ended_ = SteadyNow();
+      status_ = status;
+      Read();
+    }
   }
 
   void Signal(int number) const {
-    if (pid_ > 0) kill(-pid_, number);
+    if (group_ > 0) kill(-group_, number);
   }
 
   // Of its end before anybody asked for it.
@@ -166,7 +175,8 @@ class Running {
     if (job_.progress) figures_.steps_per_s = steps_.Rate(from, to);
     if (job_.progress && !figures_.steps_per_s && !figures_.seconds) {
       return Failed(steps_.empty() ? "said nothing that its 'progress' matches"
-                                   : "said its progress less than twice while it was measured");
+                                   : "said its progress too seldom while it was measured: print it "
+                                     "more often and unbuffered, or give `limit` more time");
     }
     if (job_.latency && !figures_.latency_ms) {
       return Failed("said nothing that its 'latency' matches");
@@ -177,21 +187,33 @@ class Running {
   [[nodiscard]] tl::unexpected<Error> Failed(const std::string& what) const {
     const std::string last = LastLine(job_.log);
     return Fail(ErrorCode::kFailedPrecondition,
-                fmt::format("{} {}{}; what it printed is in {}", job_.name, what,
-                            last.empty() ? "" : " after " + Quoted(last), job_.log));
+                fmt::format("{} {}; what it printed is in {}{}", job_.name, what, job_.log,
+                            last.empty() ? "" : ", at last: " + Quoted(last)));
   }
 
   bool ready() const { return ready_; }
   bool running() const { return pid_ > 0; }
+  // It, or a process that it started and left behind.
+  bool has_processes() const { return group_ > 0; }
   int output() const { return output_; }
   const TogetherJob& job() const { return job_; }
 
  private:
+  // Of a process that has ended, and those that it waited for.
+  void Count(const rusage& usage) {
+    const auto seconds = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+    };
+    figures_.cpu_s = figures_.cpu_s.value_or(0) + seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    figures_.host_mib =
+        std::max(figures_.host_mib.value_or(0), static_cast<double>(usage.ru_maxrss) / 1024);
+  }
+
   void Hear(const std::string& line) {
     if (line.empty()) return;
     if (job_.ready && job_.ready->Matches(line)) ready_ = true;
     if (job_.progress) {
-      if (const auto steps = job_.progress->Number(line)) steps_.Said(SteadyNow(), *steps);
+      if (const auto steps = job_.progress->Number(line)) steps_.Said(heard_, *steps);
     }
     if (job_.latency) {
       if (const auto ms = job_.latency->Number(line)) figures_.latency_ms = *ms;
@@ -200,13 +222,16 @@ class Running {
 
   const TogetherJob& job_;
   pid_t pid_ = -1;
+  pid_t group_ = -1;  // -1 when none of its processes is left.
   int output_ = -1;
   int input_ = -1;
   int log_ = -1;
   measure::LineSplitter lines_;
   measure::StepCount steps_;
   measure::JobFigures figures_;
+  std::size_t logged_ = 0;
   bool ready_ = false;
+  TimePoint heard_{};  // What is being read came by then.
   TimePoint began_{};  // With its work: when started, or when told to.
   std::optional<TimePoint> ended_;
   int status_ = 0;
@@ -300,6 +325,7 @@ class Together {
   [[nodiscard]] Result<TogetherOutcome> Run() {
     auto outcome = Measure();
     Stop();
+    if (asked_to_end_) return Stopped();
     if (!outcome) return Fail(outcome.error());
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
       auto figures = jobs_[i]->Figures(from_, to_, by_itself_[i]);
@@ -353,7 +379,7 @@ class Together {
       by_itself_.push_back(!job->running());
       if (job->running() && !job->job().goes_on()) {
         return job->Failed(
-            fmt::format("has not ended within {:.0f} s; give it less to do, `limit` "
+            fmt::format("has not ended within {:.3g} s; give it less to do, `limit` "
                         "more time, or say its `progress`",
                         Seconds(pace_.limit)));
       }
@@ -363,34 +389,37 @@ class Together {
 
   void Stop() {
     for (const auto& job : jobs_) job->Signal(SIGTERM);
+    const auto has_processes = [](const auto& job) { return job->has_processes(); };
     const TimePoint patience = SteadyNow() + kMostStopping;
-    const auto running = [](const auto& job) { return job->running(); };
-    while (std::ranges::any_of(jobs_, running) && SteadyNow() < patience) Wait();
+    while (std::ranges::any_of(jobs_, has_processes) && SteadyNow() < patience) Wait();
     for (const auto& job : jobs_) job->Signal(SIGKILL);
-    while (std::ranges::any_of(jobs_, running)) Wait();
+    while (std::ranges::any_of(jobs_, has_processes)) Wait();
   }
 
   // Waits a little, hears what came, and looks for ends.
-  bool Wait() {
+  void Wait() {
     std::vector<pollfd> fds = {{signals_, POLLIN, 0}};
     for (const auto& job : jobs_) {
       if (job->output() >= 0) fds.push_back({job->output(), POLLIN, 0});
     }
     poll(fds.data(), fds.size(), kPollMs);
-    bool asked_to_end = false;
     signalfd_siginfo signal{};
     while (read(signals_, &signal, sizeof signal) == sizeof signal) {
-      asked_to_end = asked_to_end || signal.ssi_signo != SIGCHLD;
+      asked_to_end_ = asked_to_end_ || signal.ssi_signo != SIGCHLD;
     }
     for (const auto& job : jobs_) {
       job->Read();
       job->Reap();
     }
-    return asked_to_end;
+  }
+
+  static tl::unexpected<Error> Stopped() {
+    return Fail(ErrorCode::kAborted, "stopped by a signal; what was found before is kept");
   }
 
   [[nodiscard]] Result<void> Round() {
-    if (Wait()) return Fail(ErrorCode::kAborted, "stopped by a signal; what was found is kept");
+    Wait();
+    if (asked_to_end_) return Stopped();
     for (const auto& job : jobs_) {
       if (auto end = job->CheckEnd(); !end) return end;
     }
@@ -409,6 +438,7 @@ class Together {
   std::vector<std::unique_ptr<Running>> jobs_;
   sigset_t before_{};
   int signals_ = -1;
+  bool asked_to_end_ = false;
   TimePoint begun_{};
   TimePoint from_{};
   TimePoint to_{};
@@ -422,6 +452,8 @@ void HoldSignals() {
   // Who started us may ignore the ends of children; we would never hear of a job's.
   std::signal(SIGCHLD, SIG_DFL);
   std::signal(SIGPIPE, SIG_IGN);
+  // What jobs leave behind becomes ours: it is counted, and ended with them.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   const sigset_t held = SignalsOfCollocate();
   sigprocmask(SIG_BLOCK, &held, nullptr);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -40,6 +41,8 @@ std::string PlainName(std::string_view text) {
                        .latency = {},
                        .log = log};
   if (job.shell) prepared.command = {"/bin/sh", "-c", job.command.front()};
+  // Else what Python prints comes in bursts, and says little of when it was so.
+  prepared.environment["PYTHONUNBUFFERED"] = "1";
   for (const std::string& setting : job.environment) {
     const std::size_t equals = setting.find('=');
     prepared.environment[setting.substr(0, equals)] = setting.substr(equals + 1);
@@ -116,10 +119,12 @@ std::string PlainName(std::string_view text) {
     int slices;
   };
   std::vector<Instance> instances;
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string word = gpu.wanted.empty() && visible != nullptr ? visible : gpu.wanted;
   for (const device::GpuState& state : node->gpus) {
-    const bool wanted = gpu.wanted.empty() ? state.index == 0
-                                           : gpu.wanted == std::to_string(state.index) ||
-                                                 state.uuid.starts_with(gpu.wanted);
+    const bool wanted = word.empty()
+                            ? state.index == 0
+                            : word == std::to_string(state.index) || state.uuid.starts_with(word);
     if (!wanted) continue;
     for (const device::GpuInstanceState& instance : state.instances) {
       if (instance.compute.empty()) continue;

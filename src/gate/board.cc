@@ -41,11 +41,6 @@ void CountJobs(Board* board) {
   board->batch_jobs.store(batch, std::memory_order_release);
 }
 
-std::uint64_t OwnPidNamespace() {
-  struct stat status{};
-  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
-}
-
 // The kernel gives every program that it starts random bytes of its own.
 std::uint64_t OwnImage() {
   std::uint64_t image = 0;
@@ -375,6 +370,11 @@ std::uint64_t StartTime(std::int32_t pid) {
 
 bool IsAlive(std::int32_t pid, std::uint64_t start_time) {
   return start_time != 0 && StartTime(pid) == start_time;
+}
+
+std::uint64_t OwnPidNamespace() {
+  struct stat status{};
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
 bool IsGone(const Slot& slot) {

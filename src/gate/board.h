@@ -119,6 +119,8 @@ bool IsAlive(std::int32_t pid, std::uint64_t start_time);
 bool IsGone(const Slot& slot);
 // Start time of a process as in /proc/PID/stat, 0 if it is gone or a zombie.
 std::uint64_t StartTime(std::int32_t pid);
+// In which process ids are those of this process; 0 if that is not known.
+std::uint64_t OwnPidNamespace();
 
 std::uint64_t NowNs();  // CLOCK_MONOTONIC
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
@@ -60,6 +61,8 @@ OpsLog* CreateOpsLog(const char* directory, const char* program, char* error, un
     log->bytes = sizeof(OpsLog);
     log->pid = getpid();
     log->parent = getppid();
+    log->pid_namespace = OwnPidNamespace();
+    log->start_time = StartTime(log->pid);
     log->start_ns = NowNs();
     snprintf(log->program, sizeof log->program, "%s", program);
     log->magic.store(kOpsLogMagic, std::memory_order_release);
@@ -90,6 +93,15 @@ OpsLog* OpenOpsLog(const char* path, char* error, unsigned error_size) {
 
 void CloseOpsLog(OpsLog* log) {
   if (log != nullptr) munmap(log, sizeof(OpsLog));
+}
+
+bool HasEnded(const OpsLog& log) {
+  if (log.pid <= 0 || log.start_time == 0 || log.pid_namespace == 0 ||
+      log.pid_namespace != OwnPidNamespace())
+    return false;
+  if (const std::uint64_t now = StartTime(log.pid); now != 0) return now != log.start_time;
+  // A process whose first thread has ended looks like a zombie, and its others may go on.
+  return kill(log.pid, 0) != 0 && errno == ESRCH;
 }
 
 int AddOpKind(OpsLog& log, const OpFacts& facts, const char* name) {

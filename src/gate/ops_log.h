@@ -18,7 +18,7 @@
 namespace divvy::gate {
 
 // To be raised with every change of what follows.
-inline constexpr std::uint32_t kOpsLogVersion = 1;
+inline constexpr std::uint32_t kOpsLogVersion = 2;
 inline constexpr std::uint32_t kOpsLogMagic = 0x44564f4c;
 inline constexpr std::uint32_t kOpKinds = 1U << 13;
 inline constexpr std::uint32_t kOpSamples = 1U << 13;
@@ -59,6 +59,8 @@ struct OpsLog {
   std::uint32_t bytes;
   std::int32_t pid;
   std::int32_t parent;
+  std::uint64_t pid_namespace;  // as OwnPidNamespace has it,
+  std::uint64_t start_time;     // and StartTime
   std::uint64_t start_ns;  // CLOCK_MONOTONIC, when the log was made: just before the first launch
   char program[64];
   std::atomic<std::uint32_t> kind_count;
@@ -83,6 +85,8 @@ OpsLog* CreateOpsLog(const char* directory, const char* program, char* error, un
 // version, or not whole yet.
 OpsLog* OpenOpsLog(const char* path, char* error, unsigned error_size);
 void CloseOpsLog(OpsLog* log);
+// Whether the process that wrote it is no more, for sure: where that cannot be known it is not so.
+bool HasEnded(const OpsLog& log);
 
 // Adds a kind; its index, or -1 when there is no room. One caller at a time.
 int AddOpKind(OpsLog& log, const OpFacts& facts, const char* name);

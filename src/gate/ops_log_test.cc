@@ -140,7 +140,7 @@ TEST_F(OpsLogTest, OtherFilesAreRefusedAndNamed) {
   std::ofstream(path) << "no log";
   char error[512] = "";
   EXPECT_EQ(OpenOpsLog(path.c_str(), error, sizeof error), nullptr);
-  EXPECT_EQ(std::string(error), path + " is no kernel log of version 1");
+  EXPECT_EQ(std::string(error), path + " is no kernel log of version 2");
   std::filesystem::resize_file(path, sizeof(OpsLog));
   EXPECT_EQ(OpenOpsLog(path.c_str(), error, sizeof error), nullptr) << "of the right size";
   EXPECT_EQ(CreateOpsLog((directory_ + "/none").c_str(), "p", error, sizeof error), nullptr);

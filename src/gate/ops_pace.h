@@ -40,6 +40,8 @@ class OpsPace {
   // time.
   [[nodiscard]] bool Spend(std::uint64_t now_ns, bool first);
 
+  [[nodiscard]] bool has_begun() const { return sample_ns_ != 0; }
+
   // One launch in so many is timed.
   [[nodiscard]] std::uint32_t Every() const { return 1U << bits_.load(std::memory_order_relaxed); }
 

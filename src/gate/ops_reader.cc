@@ -63,9 +63,28 @@ void OpsReader::Read(Source& source, bool ended) {
                     source.log->dropped.load(std::memory_order_relaxed));
 }
 
+void OpsReader::ReadLast(const std::string& name, Source& source) {
+  Read(source, true);
+  CloseOpsLog(source.log);
+  std::error_code error;
+  std::filesystem::remove(std::filesystem::path(directory_) / name, error);
+  // One that cannot be removed is not to be found anew, and counted twice.
+  if (error) refused_.insert(name);
+}
+
 void OpsReader::Look(std::uint64_t now_ns) {
   FindNew(false);
-  for (auto& [name, source] : sources_) Read(source, false);
+  for (auto at = sources_.begin(); at != sources_.end();) {
+    auto& [name, source] = *at;
+    // Asked first: what it wrote until then is all there was.
+    if (HasEnded(*source.log)) {
+      ReadLast(name, source);
+      at = sources_.erase(at);
+    } else {
+      Read(source, false);
+      ++at;
+    }
+  }
   record_.EndInterval(now_ns);
 }
 

@@ -12,7 +12,8 @@
 
 namespace divvy::gate {
 
-// Not thread-safe.
+// The log of a process that has ended is read to its end at the next look, and removed. Not
+// thread-safe.
 class OpsReader {
  public:
   OpsReader(std::string directory, bool keep_samples);
@@ -38,6 +39,8 @@ class OpsReader {
 
   void FindNew(bool last);
   void Read(Source& source, bool ended);
+  // To its end. The file goes: it is memory, and a program may start thousands of others.
+  void ReadLast(const std::string& name, Source& source);
 
   std::string directory_;
   OpsRecord record_;

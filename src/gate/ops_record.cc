@@ -1,7 +1,6 @@
 #include "gate/ops_record.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace divvy::gate {
@@ -24,26 +23,15 @@ void Join(OpsInterval& first, const OpsInterval& second) {
 
 }  // namespace
 
-void OpDurations::Keep(std::uint32_t ns) {
-  // A reservoir: each of the first n is kept with probability kKept / n.
-  ++drawn_;
-  if (kept_.size() < kKept) {
-    kept_.push_back(ns);
-  } else if (const std::uint64_t place = Scatter(drawn_) % drawn_; place < kKept) {
-    kept_[place] = ns;
-  }
-}
-
 void OpDurations::Add(std::uint32_t ns) {
   ++count_;
   sum_ns_ += ns;
-  Keep(ns);
-}
-
-void OpDurations::Merge(const OpDurations& other) {
-  count_ += other.count_;
-  sum_ns_ += other.sum_ns_;
-  for (const std::uint32_t ns : other.kept_) Keep(ns);
+  // A reservoir: each of the first n is kept with probability kKept / n.
+  if (kept_.size() < kKept) {
+    kept_.push_back(ns);
+  } else if (const std::uint64_t place = Scatter(count_) % count_; place < kKept) {
+    kept_[place] = ns;
+  }
 }
 
 double OpDurations::Mean() const {
@@ -51,14 +39,33 @@ double OpDurations::Mean() const {
 }
 
 double OpDurations::Quantile(double share) const {
-  if (kept_.empty()) return 0;
-  std::vector<std::uint32_t> sorted = kept_;
-  // The smallest at or below which such a share lies.
-  const double rank = std::ceil(share * static_cast<double>(sorted.size()));
-  const auto place = std::min(sorted.size() - 1, static_cast<std::size_t>(std::max(0.0, rank - 1)));
-  std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(place),
-                   sorted.end());
-  return sorted[place] / 1e3;
+  return QuantileOf({{.durations = this, .launches = 1}}, share);
+}
+
+double QuantileOf(const std::vector<TimedPart>& parts, double share) {
+  struct Weighted {
+    std::uint32_t ns;
+    double launches;
+  };
+  std::vector<Weighted> all;
+  double launches = 0;
+  for (const TimedPart& part : parts) {
+    const std::vector<std::uint32_t>& kept = part.durations->kept();
+    if (kept.empty()) continue;
+    launches += static_cast<double>(part.launches);
+    const double each = static_cast<double>(part.launches) / static_cast<double>(kept.size());
+    for (const std::uint32_t ns : kept) all.push_back({.ns = ns, .launches = each});
+  }
+  if (all.empty()) return 0;
+  std::ranges::sort(all, {}, &Weighted::ns);
+  // The smallest at or below which such a share lies. A little less: sums of parts are not exact.
+  const double wanted = share * launches * (1 - 1e-9);
+  double below = 0;
+  for (const Weighted& each : all) {
+    below += each.launches;
+    if (below >= wanted) return each.ns / 1e3;
+  }
+  return all.back().ns / 1e3;
 }
 
 std::size_t OpsRecord::AddProcess(OpsProcess process) {

@@ -17,21 +17,28 @@ namespace divvy::gate {
 class OpDurations {
  public:
   void Add(std::uint32_t ns);
-  void Merge(const OpDurations& other);
 
   std::uint64_t count() const { return count_; }
   // Microseconds; 0 when there are none.
   [[nodiscard]] double Mean() const;
   [[nodiscard]] double Quantile(double share) const;
+  // Those that were kept, in any order.
+  const std::vector<std::uint32_t>& kept() const { return kept_; }
 
  private:
-  void Keep(std::uint32_t ns);
-
   std::uint64_t count_ = 0;
   double sum_ns_ = 0;
-  std::uint64_t drawn_ = 0;  // how many have been offered to kept_
   std::vector<std::uint32_t> kept_;
 };
+
+// Launches of which some were timed: one of several that count as one.
+struct TimedPart {
+  const OpDurations* durations = nullptr;
+  std::uint64_t launches = 0;
+};
+// Each part counts by its launches, however many of them were timed or kept. Microseconds; 0 when
+// nothing was timed.
+[[nodiscard]] double QuantileOf(const std::vector<TimedPart>& parts, double share);
 
 struct OpsProcess {
   std::int32_t pid = 0;
@@ -82,8 +89,8 @@ class OpsRecord {
   // is under way. REQUIRES: `op` was added.
   void CountTo(std::size_t op, std::uint64_t launches);
   void AddSample(std::size_t op, const OpSample& sample);
-  // Ends the interval that is under way, if something was launched since the first began. Times
-  // ascend.
+  // Ends the interval that is under way, once there are processes and unless it is shorter than the
+  // others have become. Times ascend.
   void EndInterval(std::uint64_t now_ns);
 
   const std::vector<OpsProcess>& processes() const { return processes_; }

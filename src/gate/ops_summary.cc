@@ -6,19 +6,24 @@
 #include <array>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "gate/ops.h"
 
 namespace divvy::gate {
 namespace {
 
-// Rows of the same kernel in the same shape are one, whatever handle a process had for it.
-using RowKey = std::tuple<std::string, std::array<std::uint32_t, 7>>;
+// Rows of the same kernel in the same shape are one, whatever handle a process had for it. A graph
+// has nothing but its handle: others with as many kernels may be quite different.
+using RowKey = std::tuple<std::string, std::array<std::uint32_t, 7>, std::size_t, std::uint64_t>;
 
 RowKey KeyOfRow(const LoggedOp& op) {
   const LaunchShape& s = op.facts.shape;
+  const bool is_graph = op.facts.is_graph != 0;
   return {NameOfOp(op),
-          {s.grid[0], s.grid[1], s.grid[2], s.block[0], s.block[1], s.block[2], s.shared_bytes}};
+          {s.grid[0], s.grid[1], s.grid[2], s.block[0], s.block[1], s.block[2], s.shared_bytes},
+          is_graph ? op.process : 0,
+          is_graph ? s.handle : 0};
 }
 
 int SmsOf(const OpFacts& facts) {
@@ -35,43 +40,55 @@ bool IsLightKernel(double us, double fill) {
   return us > 0 && us * 1e3 <= kLightNs && fill * 1000 <= kLightFill;
 }
 
-struct Gathered {
-  OpRow row;
-  OpDurations durations;
-};
-
-OpRow Finished(const Gathered& gathered) {
-  OpRow row = gathered.row;
-  row.samples = gathered.durations.count();
-  row.mean_us = gathered.durations.Mean();
-  row.p50_us = gathered.durations.Quantile(0.5);
-  row.p95_us = gathered.durations.Quantile(0.95);
+// By the launches of each part, since parts are not timed equally often. One that was not timed at
+// all is taken to be like the others.
+OpRow Finished(OpRow row, const std::vector<TimedPart>& parts) {
+  double timed_launches = 0;
+  double timed_us = 0;
+  for (const TimedPart& part : parts) {
+    row.samples += part.durations->count();
+    if (part.durations->count() == 0) continue;
+    timed_launches += static_cast<double>(part.launches);
+    timed_us += static_cast<double>(part.launches) * part.durations->Mean();
+  }
+  row.mean_us = timed_launches > 0 ? timed_us / timed_launches : 0;
+  row.p50_us = QuantileOf(parts, 0.5);
+  row.p95_us = QuantileOf(parts, 0.95);
   row.total_us = static_cast<double>(row.launches) * row.mean_us;
   row.light = !row.is_graph && IsLightKernel(row.p50_us, row.fill);
   return row;
 }
 
-// Of one process, or of all for -1.
-std::vector<OpRow> RowsOf(const OpsRecord& record, std::ptrdiff_t process) {
-  std::map<RowKey, Gathered> gathered;
+using RowsByKey = std::map<RowKey, OpRow>;
+
+// Of one process, or of all for -1. Without shares.
+RowsByKey Gather(const OpsRecord& record, std::ptrdiff_t process) {
+  RowsByKey rows;
+  std::map<RowKey, std::vector<TimedPart>> parts;
   for (const LoggedOp& op : record.ops()) {
     if (process >= 0 && op.process != static_cast<std::size_t>(process)) continue;
     if (op.launches == 0) continue;
-    Gathered& to = gathered[KeyOfRow(op)];
-    to.row.kernel = NameOfOp(op);
-    to.row.is_graph = op.facts.is_graph != 0;
-    to.row.shape = op.facts.shape;
-    to.row.fill = op.facts.fill / 1000.0;
-    to.row.sms = SmsOf(op.facts);
-    to.row.collective = op.facts.exempt != 0;
-    to.row.launches += op.launches;
-    to.durations.Merge(op.durations);
+    const RowKey key = KeyOfRow(op);
+    OpRow& row = rows[key];
+    row.kernel = NameOfOp(op);
+    row.is_graph = op.facts.is_graph != 0;
+    row.shape = op.facts.shape;
+    row.fill = op.facts.fill / 1000.0;
+    row.sms = SmsOf(op.facts);
+    row.collective = op.facts.exempt != 0;
+    row.launches += op.launches;
+    parts[key].push_back({.durations = &op.durations, .launches = op.launches});
   }
+  for (auto& [key, row] : rows) row = Finished(std::move(row), parts[key]);
+  return rows;
+}
+
+std::vector<OpRow> ByTotal(const RowsByKey& gathered) {
   std::vector<OpRow> rows;
   double total = 0;
-  for (const auto& [key, each] : gathered) {
-    rows.push_back(Finished(each));
-    total += rows.back().total_us;
+  for (const auto& [key, row] : gathered) {
+    rows.push_back(row);
+    total += row.total_us;
   }
   for (OpRow& row : rows) row.share = total > 0 ? row.total_us / total : 0;
   std::ranges::stable_sort(rows, [](const OpRow& a, const OpRow& b) {
@@ -94,23 +111,25 @@ OpsTotals TotalsOf(const std::vector<OpRow>& rows) {
   return totals;
 }
 
-// What one launch of each kind of the record takes, by the rows of all: a kind that was timed in
-// one process need not have been in another.
+// What one launch of each kind of the record takes: by its own timings or, where it has none, by
+// those of the same kernel in other processes.
 struct OpCost {
   double us = 0;
   bool light = false;
 };
 
-std::vector<OpCost> CostsOf(const OpsRecord& record, const std::vector<OpRow>& rows) {
-  std::map<RowKey, OpCost> by_key;
-  for (const OpRow& row : rows) {
-    const LaunchShape& s = row.shape;
-    by_key[{row.kernel,
-            {s.grid[0], s.grid[1], s.grid[2], s.block[0], s.block[1], s.block[2],
-             s.shared_bytes}}] = {row.mean_us, row.light};
-  }
+std::vector<OpCost> CostsOf(const OpsRecord& record, const RowsByKey& rows) {
   std::vector<OpCost> costs;
-  for (const LoggedOp& op : record.ops()) costs.push_back(by_key[KeyOfRow(op)]);
+  for (const LoggedOp& op : record.ops()) {
+    const auto row = rows.find(KeyOfRow(op));
+    if (row == rows.end()) {
+      costs.emplace_back();
+      continue;
+    }
+    const bool timed = op.durations.count() > 0;
+    costs.push_back(
+        {.us = timed ? op.durations.Mean() : row->second.mean_us, .light = row->second.light});
+  }
   return costs;
 }
 
@@ -165,13 +184,14 @@ OpsSummary Summarise(const OpsRecord& record) {
   for (std::size_t i = 0; i < record.processes().size(); ++i) {
     ProcessSummary process{.process = record.processes()[i],
                            .totals = {},
-                           .rows = RowsOf(record, static_cast<std::ptrdiff_t>(i))};
+                           .rows = ByTotal(Gather(record, static_cast<std::ptrdiff_t>(i)))};
     process.totals = TotalsOf(process.rows);
     summary.processes.push_back(std::move(process));
   }
-  summary.rows = RowsOf(record, -1);
+  const RowsByKey rows = Gather(record, -1);
+  summary.rows = ByTotal(rows);
   summary.totals = TotalsOf(summary.rows);
-  summary.phases = PhasesOf(record, CostsOf(record, summary.rows));
+  summary.phases = PhasesOf(record, CostsOf(record, rows));
   return summary;
 }
 

@@ -24,7 +24,7 @@ struct OpRow {
   double mean_us = 0;
   double p50_us = 0;
   double p95_us = 0;
-  double total_us = 0;  // launches times the mean; 0 where none was timed
+  double total_us = 0;  // launches times the mean of each process; 0 where none was timed
   double share = 0;     // of the total of all
   bool light = false;   // as the gate has it: short, and leaves most of the GPU free
 };

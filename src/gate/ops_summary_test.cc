@@ -1,6 +1,8 @@
 #include "gate/ops_summary.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -8,6 +10,7 @@
 #include <iterator>
 #include <numeric>
 #include <string>
+#include <vector>
 
 #include "gate/ops.h"
 #include "gate/ops_reader.h"
@@ -59,8 +62,8 @@ TEST(OpsSummaryTest, KernelsOfAllProcessesByWhatTheyTook) {
        {std::pair{small, 1000U}, {large, 10U}, {again, 30U}, {other, 7U}})
     record.CountTo(op, launches);
   AddSamples(record, small, {10, 10, 10, 14});
-  AddSamples(record, large, {1000});
-  AddSamples(record, again, {1100, 1200});
+  AddSamples(record, large, {800});
+  AddSamples(record, again, {1100, 1300});
 
   const OpsSummary summary = Summarise(record);
 
@@ -69,8 +72,8 @@ TEST(OpsSummaryTest, KernelsOfAllProcessesByWhatTheyTook) {
   EXPECT_EQ(top.kernel, "large");
   EXPECT_EQ(top.launches, 40U) << "of both processes";
   EXPECT_EQ(top.samples, 3U);
-  EXPECT_DOUBLE_EQ(top.mean_us, 1100);
-  EXPECT_DOUBLE_EQ(top.p95_us, 1200);
+  EXPECT_DOUBLE_EQ(top.mean_us, 1100) << "by launches, not by timings";
+  EXPECT_DOUBLE_EQ(top.p95_us, 1300);
   EXPECT_DOUBLE_EQ(top.total_us, 44'000);
   EXPECT_EQ(top.sms, 100);
   EXPECT_FALSE(top.light);
@@ -88,7 +91,79 @@ TEST(OpsSummaryTest, KernelsOfAllProcessesByWhatTheyTook) {
   ASSERT_EQ(summary.processes.size(), 2U);
   EXPECT_EQ(summary.processes[0].totals.launches, 1010U);
   EXPECT_EQ(summary.processes[1].totals.launches, 37U);
-  EXPECT_DOUBLE_EQ(summary.processes[1].rows[0].mean_us, 1150) << "by its own timings";
+  EXPECT_DOUBLE_EQ(summary.processes[1].rows[0].mean_us, 1200) << "by its own timings";
+}
+
+void AddSamples(OpsRecord& record, std::size_t op, int count, std::uint32_t ns) {
+  for (int i = 0; i < count; ++i) record.AddSample(op, {.duration_ns = ns});
+}
+
+TEST(OpsSummaryTest, PartsCountByTheirLaunchesNotByTheirTimings) {
+  OpsRecord record(false);
+  const std::size_t first = record.AddProcess({.pid = 10, .program = "a", .start_ns = kSecond});
+  const std::size_t second = record.AddProcess({.pid = 11, .program = "b", .start_ns = kSecond});
+  // The first few of a kind are all timed, and of the others one in thousands.
+  const std::size_t often = record.AddOp(first, Facts(5, 25), "uneven");
+  const std::size_t seldom = record.AddOp(second, Facts(5, 25), "uneven");
+  record.CountTo(often, 1'000'000);
+  record.CountTo(seldom, 9);
+  AddSamples(record, often, 100, 10'000);
+  AddSamples(record, seldom, 8, 10'000'000);
+  // More than are kept of one, all that are kept of the other.
+  const std::size_t many = record.AddOp(first, Facts(6, 25), "many");
+  const std::size_t few = record.AddOp(second, Facts(6, 25), "many");
+  record.CountTo(many, 1'000'000);
+  record.CountTo(few, 50'000);
+  AddSamples(record, many, 100'000, 10'000);
+  AddSamples(record, few, 4'096, 100'000);
+
+  const OpsSummary summary = Summarise(record);
+
+  ASSERT_EQ(summary.rows.size(), 2U);
+  const OpRow& kept = summary.rows[0];
+  EXPECT_EQ(kept.kernel, "many");
+  EXPECT_DOUBLE_EQ(kept.p50_us, 10);
+  EXPECT_DOUBLE_EQ(kept.p95_us, 10) << "50,000 of 1,050,000 are less than one in twenty";
+  EXPECT_DOUBLE_EQ(kept.total_us, 15e6);
+  const OpRow& uneven = summary.rows[1];
+  EXPECT_EQ(uneven.kernel, "uneven");
+  EXPECT_NEAR(uneven.total_us, 10.09e6, 1);
+  EXPECT_NEAR(uneven.mean_us, 10.09e6 / 1'000'009, 1e-6);
+  EXPECT_NEAR(summary.processes[0].totals.gpu_us + summary.processes[1].totals.gpu_us,
+              summary.totals.gpu_us, 1);
+}
+
+TEST(OpsSummaryTest, GraphsWithAsManyKernelsAreNotTheSame) {
+  OpsRecord record(false);
+  const std::size_t first = record.AddProcess({.pid = 10, .program = "a", .start_ns = kSecond});
+  const std::size_t second = record.AddProcess({.pid = 11, .program = "b", .start_ns = kSecond});
+  OpFacts graph;
+  graph.is_graph = 1;
+  graph.graph_kernels = 12;
+  struct Part {
+    std::size_t process;
+    std::uint64_t handle;
+    std::uint64_t launches;
+    std::uint32_t us;
+  };
+  for (const Part& part : {Part{first, 1, 1000, 10},
+                           {first, 2, 10, 10'000},
+                           {second, 1, 1, 500},
+                           {first, 1, 1000, 10}}) {
+    graph.shape.handle = part.handle;
+    const std::size_t op = record.AddOp(part.process, graph, "");
+    record.CountTo(op, part.launches);
+    AddSamples(record, op, {part.us});
+  }
+  record.EndInterval(2 * kSecond);
+  const OpsSummary summary = Summarise(record);
+  ASSERT_EQ(summary.rows.size(), 3U) << "one of them had two kinds";
+  EXPECT_DOUBLE_EQ(summary.rows[0].total_us, 100'000);
+  EXPECT_DOUBLE_EQ(summary.rows[1].total_us, 20'000);
+  EXPECT_EQ(summary.rows[1].launches, 2000U);
+  EXPECT_DOUBLE_EQ(summary.rows[2].total_us, 500);
+  ASSERT_EQ(summary.phases.size(), 1U);
+  EXPECT_NEAR(summary.phases[0].busy, 0.1205, 1e-9) << "each by what it takes itself";
 }
 
 TEST(OpsSummaryTest, PhasesSayWhenTheGpuWasBusy) {
@@ -179,6 +254,38 @@ TEST_F(OpsFilesTest, TheGateLoadsWhatWasSaved) {
   ASSERT_NE(op, nullptr);
   EXPECT_EQ(op->ns, 11'000U) << "the median, which one slow launch does not move";
   EXPECT_EQ(op->fill, 25U);
+}
+
+TEST_F(OpsFilesTest, ALogGoesWhenItsProcessHasEnded) {
+  char error[512] = "";
+  OpsLog* const own = CreateOpsLog(directory_.c_str(), "goes on", error, sizeof error);
+  ASSERT_NE(own, nullptr) << error;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    OpsLog* const log = CreateOpsLog(directory_.c_str(), "short", error, sizeof error);
+    if (log == nullptr || AddOpKind(*log, Facts(5, 25), "k") != 0) _exit(1);
+    log->kinds[0].launches.fetch_add(7);
+    for (int i = 0; i < 3; ++i) PushOpSample(*log, {.duration_ns = 5'000, .kind = 0});
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  OpsReader reader(directory_, false);
+  for (std::uint64_t look = 1; look <= 2; ++look) {
+    reader.Look(own->start_ns + look * kSecond);
+    std::vector<std::string> left;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_))
+      left.push_back(entry.path().filename());
+    EXPECT_EQ(left, std::vector{"ops-" + std::to_string(getpid()) + "-0"}) << "of us alone";
+  }
+  reader.Finish(own->start_ns + 3 * kSecond);
+  CloseOpsLog(own);
+  ASSERT_EQ(reader.record().processes().size(), 2U);
+  ASSERT_EQ(reader.record().ops().size(), 1U);
+  EXPECT_EQ(reader.record().ops()[0].launches, 7U);
+  EXPECT_EQ(reader.record().ops()[0].durations.count(), 3U) << "once, and to its end";
 }
 
 TEST_F(OpsFilesTest, TheReaderTakesInWhatProcessesWroteAlsoOfThoseThatAreGone) {

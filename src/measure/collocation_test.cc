@@ -17,9 +17,18 @@ TEST(StepCountTest, CountsFromTheFirstWordInsideToTheLast) {
   StepCount steps;
   for (int i = 0; i <= 10; ++i) steps.Said(At(i), 10.0 * i);
   EXPECT_DOUBLE_EQ(*steps.Rate(At(2.5), At(7.5)), 10);
-  // One word, or none, is no rate.
+  // One word, or none, is no rate; nor are two that say little of the time.
   EXPECT_FALSE(steps.Rate(At(2.5), At(3.5)));
+  EXPECT_FALSE(steps.Rate(At(9), At(20)));
   EXPECT_FALSE(steps.Rate(At(11), At(12)));
+}
+
+TEST(StepCountTest, WordsThatComeInBurstsAreTrueWhenTheyCome) {
+  StepCount steps;
+  // 10 steps a second, heard of every three seconds.
+  for (int step = 1; step <= 120; ++step) steps.Said(At(3.0 * ((step + 29) / 30)), step);
+  EXPECT_DOUBLE_EQ(*steps.Rate(At(1), At(12)), 10);
+  EXPECT_FALSE(steps.Rate(At(1), At(4)));  // One burst.
 }
 
 TEST(StepCountTest, ANewEpochDoesNotUndoTheLast) {

@@ -58,13 +58,15 @@ std::optional<double> LinePattern::Number(std::string_view line) const {
   double value = 0;
   const char* const end = text.data() + matches[1].rm_eo;
   const auto parsed = std::from_chars(text.data() + matches[1].rm_so, end, value);
-  if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(value)) return {};
+  if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(value) || value < 0)
+    return {};
   return value;
 }
 
 void StepCount::Said(TimePoint when, double steps) {
   if (steps < last_) before_ += last_;
   last_ = steps;
+  if (!marks_.empty() && marks_.back().when == when) marks_.pop_back();
   marks_.push_back({when, before_ + steps});
 }
 
@@ -76,7 +78,8 @@ std::optional<double> StepCount::Rate(TimePoint from, TimePoint to) const {
     if (first == nullptr) first = &mark;
     last = &mark;
   }
-  if (first == nullptr || last->when <= first->when || last->total <= first->total) return {};
+  if (first == nullptr || last->total <= first->total) return {};
+  if (last->when <= first->when || 3 * (last->when - first->when) < to - from) return {};
   return (last->total - first->total) / Seconds(last->when - first->when);
 }
 

@@ -18,7 +18,7 @@ class LinePattern {
   [[nodiscard]] static Result<LinePattern> Parse(const std::string& text, bool numbers);
 
   [[nodiscard]] bool Matches(std::string_view line) const;
-  // What the first group took, as a number.
+  // What the first group took, as a number from 0 on.
   [[nodiscard]] std::optional<double> Number(std::string_view line) const;
 
  private:
@@ -28,12 +28,13 @@ class LinePattern {
 };
 
 // What a job has said it has done, and when. Whoever counts from 0 again, at a new epoch say, has
-// not undone what it did.
+// not undone what it did. Of words that came at one time, as from a program that buffers what it
+// prints, only the last was true then.
 class StepCount {
  public:
   void Said(TimePoint when, double steps);
-  // Steps a second from the first word at or after `from` to the last at or before `to`. Nothing of
-  // fewer than two words, or of no time.
+  // Steps a second from the first word at or after `from` to the last at or before `to`. Nothing
+  // when these two are less than a third of that time apart: too few words to go by.
   [[nodiscard]] std::optional<double> Rate(TimePoint from, TimePoint to) const;
   bool empty() const { return marks_.empty(); }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -121,6 +122,13 @@ Result<Journal> Journal::Open(const std::string& path, std::string_view asked, b
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("another divvy profile is writing {}", path));
+  }
+  // The other one may have ended, and its journal with it, since we opened the file.
+  struct stat ours{};
+  struct stat there{};
+  if (fstat(fd, &ours) != 0 || stat(path.c_str(), &there) != 0 || ours.st_ino != there.st_ino) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("another divvy profile has just written {}; try again", path));
   }
   const auto text = ReadAll(fd, path);
   if (!text) return Fail(text.error());

@@ -9,6 +9,8 @@ namespace {
 
 using workload::CollocatedJob;
 
+constexpr std::size_t kLongestName = 150;
+
 bool RunTheSame(const CollocatedJob& a, const CollocatedJob& b) {
   return a.command == b.command && a.directory == b.directory && a.environment == b.environment &&
          a.job_class == b.job_class;
@@ -33,7 +35,10 @@ std::vector<RunRow> PlanRuns(const std::vector<CollocatedJob>& jobs,
   const AloneOf copies = CopiesAmong(jobs);
   for (const CollocatedJob& job : jobs) {
     if (copies.at(job.name) != job.name) continue;
-    rows.push_back({.workload = fmt::format("{} alone", job.name), .mode = {}, .job = job.name});
+    // A name of its own may be as long as names are.
+    const std::string who =
+        job.name.size() > kLongestName ? fmt::format("job {}", &job - jobs.data() + 1) : job.name;
+    rows.push_back({.workload = fmt::format("{} alone", who), .mode = {}, .job = job.name});
   }
   if (jobs.size() < 2) return rows;
   for (const workload::SharingMode mode : modes) {

@@ -30,7 +30,7 @@ struct Bounds {
 // the measured range.
 [[nodiscard]] std::optional<Bounds> BoundsOf(const Curve& measured, int batch);
 
-// True when the chord is surely within 5 % of the truth, measuring errors included.
+// True when, by the bounds above, the chord is within 5 % of the truth, measuring errors included.
 [[nodiscard]] bool IsKnown(const Curve& measured, int batch);
 
 // The next of `wanted` (ascending) to measure: the ends, the middle, then the middle of each gap

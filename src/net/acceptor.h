@@ -36,6 +36,7 @@ class Acceptor {
   Loop& loop_;
   std::function<bool()> has_room_;
   Accepted accepted_;
+  int most_;  // Descriptor that is not accepted any more.
   std::function<void(int error)> failed_;
   std::vector<int> listening_;
   bool paused_ = false;  // The sockets are watched for nothing.

@@ -22,6 +22,18 @@ Headers AnswerHeaders(const char* http_status) {
           {"grpc-accept-encoding", "identity,deflate,gzip"}};
 }
 
+// Others could fill memory: a repeated header is one byte on the wire.
+bool IsKept(std::string_view name) {
+  return name == "authorization" || name == "content-type" || name == "grpc-encoding" ||
+         name == "grpc-timeout" || name == "traceparent" || name == "tracestate";
+}
+
+// A larger message would never fit.
+std::size_t MostMessageBytes(const GrpcLimits& limits) {
+  if (limits.budget == nullptr) return limits.message_bytes;
+  return std::min(limits.message_bytes, limits.budget->most());
+}
+
 }  // namespace
 
 // A call, as its connection and whoever answers it know it.
@@ -31,9 +43,11 @@ class GrpcServer::Call final : public GrpcCall, public std::enable_shared_from_t
       : server_(&server),
         http2_(&http2),
         stream_(stream),
-        reader_(server.limits_.message_bytes),
+        reader_(MostMessageBytes(server.limits_)),
         budget_(server.limits_.budget),
-        share_(budget_.get()) {}
+        share_(budget_.get()),
+        kept_bytes_(server.limits_.call_bytes),
+        fits_(share_.Set(kept_bytes_)) {}
 
   const std::string& method() const override { return method_; }
   const Headers& metadata() const override { return metadata_; }
@@ -55,8 +69,8 @@ class GrpcServer::Call final : public GrpcCall, public std::enable_shared_from_t
   void OnGone();
   // The same, and nobody hears of it.
   void Detach();
-  // Half a message, and nothing more of it since.
-  bool StuckSince(TimePoint then) const { return open() && reader_.in_message() && heard_ < then; }
+  // Half a message, or none at all, and nothing more of it since.
+  bool IsStuck(TimePoint now) const;
 
  private:
   bool open() const { return server_ != nullptr && accepted_ && !finished_ && !cancelled_; }
@@ -64,6 +78,7 @@ class GrpcServer::Call final : public GrpcCall, public std::enable_shared_from_t
   bool ReadEncodingAndTimeout();
   void SendStatus(const GrpcStatus& status, const char* http_status);
   void Cancel();
+  void Keep(std::string_view name, std::string_view value, std::string& to);
 
   GrpcServer* server_;      // Null once the stream has gone.
   Http2Connection* http2_;  // Valid as long as server_ is.
@@ -75,6 +90,8 @@ class GrpcServer::Call final : public GrpcCall, public std::enable_shared_from_t
   MessageReader reader_;
   std::shared_ptr<ByteBudget> budget_;  // Of the server, which this may outlive.
   BudgetShare share_;
+  std::size_t kept_bytes_;  // Of the call itself and its metadata.
+  bool fits_;               // They are in the budget.
   TimePoint heard_;
   std::optional<TimePoint> deadline_;
   Loop::TimerId timer_{};
@@ -150,12 +167,25 @@ void GrpcServer::Call::OnHeader(std::string_view name, std::string_view value) {
   metadata_bytes_ += name.size() + value.size() + 32;  // As HTTP/2 counts a header.
   if (metadata_bytes_ > server_->limits_.metadata_bytes) return;
   if (name == ":path") {
-    method_ = value;
+    Keep(name, value, method_);
   } else if (name == ":method") {
-    http_method_ = value;
-  } else if (!name.starts_with(':')) {
-    metadata_.emplace_back(name, value);
+    Keep(name, value, http_method_);
+  } else if (fits_ && IsKept(name)) {
+    Keep(name, value, metadata_.emplace_back(name, "").second);
   }
+}
+
+void GrpcServer::Call::Keep(std::string_view name, std::string_view value, std::string& to) {
+  kept_bytes_ += name.size() + value.size() + sizeof(Headers::value_type);
+  fits_ = fits_ && share_.Set(kept_bytes_);
+  if (fits_) to = value;
+}
+
+bool GrpcServer::Call::IsStuck(TimePoint now) const {
+  if (!open() || (messages_ > 0 && !reader_.in_message())) return false;
+  const GrpcLimits& limits = server_->limits_;
+  const bool waits = !reader_.in_message() && server_->handler_.MayWait(method_);
+  return heard_ < now - (waits ? limits.idle_time : limits.stall_time);
 }
 
 void GrpcServer::Call::OnHeadersEnd() {
@@ -175,7 +205,10 @@ bool GrpcServer::Call::ReadHeaders() {
   for (const auto& [name, value] : metadata_) {
     if (name == "content-type") content_type = value;
   }
-  if (metadata_bytes_ > most) {
+  if (!fits_) {
+    Fail({GrpcCode::kResourceExhausted,
+          fmt::format("requests of {} bytes are held already", budget_->taken())});
+  } else if (metadata_bytes_ > most) {
     Fail({GrpcCode::kResourceExhausted,
           fmt::format("metadata of {} bytes is larger than {}", metadata_bytes_, most)});
   } else if (http_method_ != "POST") {
@@ -219,7 +252,7 @@ void GrpcServer::Call::OnData(std::string_view bytes) {
   heard_ = server_->loop_.now();
   while (open()) {
     MessageReader::Taken taken = reader_.Take(bytes);
-    const bool fits = share_.Set(reader_.held());
+    const bool fits = share_.Set(kept_bytes_ + reader_.held());
     if (taken.status.code != GrpcCode::kOk) return Fail(taken.status);
     if (!fits) {
       return Fail({GrpcCode::kResourceExhausted,
@@ -369,7 +402,7 @@ void GrpcServer::Connection::Tick() {
     if (auto call = Find(stream)) stuck.push_back(std::move(call));
   }
   for (const auto& [stream, call] : calls_) {
-    if (call->StuckSince(then)) stuck.push_back(call);
+    if (call->IsStuck(now)) stuck.push_back(call);
   }
   for (const auto& call : stuck) {
     call->Fail({GrpcCode::kDeadlineExceeded, "the call has not moved for too long"});

@@ -24,14 +24,17 @@ struct GrpcLimits {
   std::size_t connections = 4096;
   std::size_t streams = 1024;             // Of one connection at a time.
   std::size_t metadata_bytes = 64 << 10;  // Of one call. Beyond: RESOURCE_EXHAUSTED.
-  // Of what has come of messages that are not whole; beyond: RESOURCE_EXHAUSTED. Shared with
-  // whoever else counts in it; null: no bound.
+  // Of calls (call_bytes each and what is kept of their metadata) and of what has come of messages
+  // that are not whole; beyond: RESOURCE_EXHAUSTED. Shared with whoever else counts in it; null: no
+  // bound, else message_bytes is no more than that.
   std::shared_ptr<ByteBudget> budget = nullptr;
+  std::size_t call_bytes = 1 << 10;
   // Calls of one connection that its client may reset at once, and a tenth of that in each second
   // after; beyond, the connection is ended. High, because clients under load reset what is late.
   std::size_t resets = 10'000;
   Duration idle_time = std::chrono::seconds(300);  // A connection without calls.
-  // A peer that takes nothing of what waits for it, sends half a message or no first byte.
+  // A peer that takes nothing of what waits for it, sends half a message, no first byte, or a call
+  // without a message, unless the handler lets that wait: then it has idle_time.
   Duration stall_time = std::chrono::seconds(20);
   Duration handshake_time = std::chrono::seconds(10);  // For TLS to stand.
 };
@@ -42,7 +45,9 @@ class GrpcCall {
  public:
   virtual ~GrpcCall() = default;
   virtual const std::string& method() const = 0;  // "/inference.GRPCInferenceService/ModelInfer"
-  virtual const Headers& metadata() const = 0;    // Lower-case names, without ":" ones.
+  // Lower-case names. Only what somebody asks for is kept: authorization, traceparent, tracestate,
+  // content-type, grpc-encoding and grpc-timeout.
+  virtual const Headers& metadata() const = 0;
   virtual std::optional<TimePoint> deadline() const = 0;  // By the loop's clock, from grpc-timeout.
   virtual bool cancelled() const = 0;
   virtual bool finished() const = 0;         // Finish was called.
@@ -61,6 +66,8 @@ class GrpcHandler {
   virtual ~GrpcHandler() = default;
   // A message has come, whole and uncompressed (gzip and deflate are undone).
   virtual void OnMessage(const std::shared_ptr<GrpcCall>& call, Slice message) = 0;
+  // Whether clients open calls of this method long before they have something to say.
+  virtual bool MayWait(const std::string& /*method*/) const { return false; }
   // The client will send no more. For a unary call this follows its one message.
   virtual void OnHalfClose(const std::shared_ptr<GrpcCall>& call) = 0;
   // The client has gone or cancelled, its bytes make no sense, or the deadline has passed (then the

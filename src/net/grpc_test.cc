@@ -43,6 +43,7 @@ class Handler final : public GrpcHandler {
       last[call.get()] = message;
     }
   }
+  bool MayWait(const std::string& method) const override { return method == "/t/Stream"; }
   void OnHalfClose(const std::shared_ptr<GrpcCall>& call) override {
     const Slice message = std::exchange(last[call.get()], Slice());
     last.erase(call.get());
@@ -414,7 +415,9 @@ TEST_F(GrpcTest, AnAnswerBeforeTheEndOfTheQuestionStopsIt) {
 }
 
 TEST_F(GrpcTest, UnfinishedMessagesOfAllTogetherAreLimited) {
-  Serve({.budget = std::make_shared<ByteBudget>(1000)});
+  // Room for two calls, and one half message.
+  const GrpcLimits limits{.budget = std::make_shared<ByteBudget>(1000 + 400), .call_bytes = 100};
+  Serve(limits);
   RawClient raw(loop, *address, streams);
   const std::string half = Framed(std::string(800, 'x')).substr(0, 705);
   const std::int32_t first = raw.Open("/t/Echo");
@@ -435,6 +438,35 @@ TEST_F(GrpcTest, UnfinishedMessagesOfAllTogetherAreLimited) {
   raw.Send(third, half);
   for (int i = 0; i < 5; ++i) loop.Round(Duration::zero());
   finish(third);
+}
+
+TEST_F(GrpcTest, OfMetadataOnlyWhatIsUsedTakesRoomAndThatIsCounted) {
+  const auto budget = std::make_shared<ByteBudget>(20'000);
+  Serve({.budget = budget, .stall_time = hours(1)});
+  RawClient raw(loop, *address, streams);
+  const auto open = [&](const std::string& name) {
+    return raw.Open("/t/Echo",
+                    {{"content-type", "application/grpc"}, {name, std::string(15'000, 'x')}});
+  };
+  for (int i = 0; i < 5; ++i) open("junk");
+  Until([&] { return budget->taken() > 5 * 1024; });
+  EXPECT_LT(budget->taken(), 10'000U);
+  const std::int32_t first = open("authorization");
+  Until([&] { return raw.seen[first].closed.has_value(); });
+  EXPECT_EQ(raw.seen[first].headers["grpc-status"], "8");
+  raw.http2->Close();
+  Until([&] { return budget->taken() == 0; });
+}
+
+TEST_F(GrpcTest, CallsWithoutAMessageAreLetGoUnlessTheyMayWait) {
+  Serve({.idle_time = hours(1), .stall_time = milliseconds(40)});
+  RawClient raw(loop, *address, streams);
+  const std::int32_t waits = raw.Open("/t/Stream");
+  const std::int32_t mute = raw.Open("/t/Echo");
+  Until([&] { return raw.seen[mute].closed.has_value(); });
+  EXPECT_EQ(raw.seen[mute].headers["grpc-status"], "4");
+  raw.Send(waits, Framed("x"));
+  Until([&] { return raw.seen[waits].data == Framed("x"); });
 }
 
 TEST_F(GrpcTest, ACallThatIsResetOrCutOffIsCancelled) {

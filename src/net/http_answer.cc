@@ -57,7 +57,7 @@ HttpAnswer ErrorAnswer(int status, std::string_view message) {
   body += "\"}";
   HttpAnswer answer{.status = status, .headers = {}, .body = {}};
   answer.headers.emplace_back("Content-Type", "application/json");
-  if (status == 429) answer.headers.emplace_back("Retry-After", "1");
+  if (status == 429 || status == 503) answer.headers.emplace_back("Retry-After", "1");
   answer.body.emplace_back(std::move(body));
   return answer;
 }

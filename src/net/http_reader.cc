@@ -13,6 +13,8 @@ namespace divvy::net {
 namespace {
 
 constexpr std::size_t kFirstCapacity = 16 << 10;
+// Up to here, sharing a block with the body is cheaper than a block for the head.
+constexpr std::size_t kMostSharedHead = 1 << 10;
 // "1f;name=value" and a trailer line: nobody needs longer ones.
 constexpr std::size_t kMostChunkLine = 4 << 10;
 
@@ -77,7 +79,7 @@ void HttpReader::Discard() {
 }
 
 std::size_t HttpReader::held() const {
-  return end_ - begin_ + text_.size() + (block_ == nullptr ? 0 : filled_);
+  return end_ - begin_ + text_.size() + (block_ == nullptr ? 0 : filled_ + apart_bytes_);
 }
 
 Result<std::optional<std::string_view>> HttpReader::FindHead() {
@@ -111,14 +113,22 @@ Result<Slice> HttpReader::BeginBody(const HttpFraming& framing) {
     return TooBig(
         fmt::format("a body of {} bytes; at most {} are taken", length, most_body_bytes_));
   }
-  block_bytes_ = head_bytes_ + length;
+  std::shared_ptr<char[]> apart;
+  apart_bytes_ = head_bytes_ > kMostSharedHead ? head_bytes_ : 0;
+  if (apart_bytes_ > 0) {
+    apart = MakeBlock(head_bytes_);
+    std::memcpy(apart.get(), buffer_.get() + begin_, head_bytes_);
+    Consume(head_bytes_);
+  }
+  body_offset_ = head_bytes_ - apart_bytes_;
+  block_bytes_ = body_offset_ + length;
   block_ = MakeBlock(block_bytes_);
-  body_offset_ = head_bytes_;
   filled_ = std::min(end_ - begin_, block_bytes_);
   std::memcpy(block_.get(), buffer_.get() + begin_, filled_);
   Consume(filled_);
   searched_ = 0;
-  Slice head(block_, {block_.get(), head_bytes_});
+  const std::shared_ptr<char[]>& where = apart_bytes_ > 0 ? apart : block_;
+  Slice head(where, {where.get(), head_bytes_});
   state_ = State::kLength;
   if (framing.chunked) state_ = State::kChunkSize;
   if (framing.until_close) state_ = State::kUntilClose;

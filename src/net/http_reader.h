@@ -19,7 +19,8 @@ namespace divvy::net {
 // as far as the bytes go.
 //
 // Head and body of a message share one block, of exactly their size when a length was given: then
-// the part of the body that has not come with the head is read straight to its place.
+// the part of the body that has not come with the head is read straight to its place. A head of
+// over 1 KiB has a block of its own, so that who keeps a body keeps little else.
 class HttpReader {
  public:
   HttpReader(std::size_t most_head_bytes, std::size_t most_body_bytes)
@@ -34,8 +35,8 @@ class HttpReader {
   //   kResourceExhausted  it is too big (a 431).
   [[nodiscard]] Result<std::optional<std::string_view>> FindHead();
 
-  // The head of FindHead has been understood: gives its copy, at the start of a block with room for
-  // the body. kResourceExhausted: the body will be too big (a 413).
+  // The head of FindHead has been understood: gives its copy. kResourceExhausted: the body will be
+  // too big (a 413).
   [[nodiscard]] Result<Slice> BeginBody(const HttpFraming& framing);
 
   // The body, when it is whole, chunks joined. kInvalidArgument: what has come are no chunks;
@@ -50,7 +51,7 @@ class HttpReader {
   bool until_close() const { return state_ == State::kUntilClose; }
   // The body under way is there, to its last byte and no further.
   bool is_whole() const { return state_ == State::kLength && filled_ == block_bytes_; }
-  // Bytes that have come and were not taken, with the part of a body that is there.
+  // Bytes that have come and were not taken, with the head and the part of a body that are there.
   std::size_t held() const;
   // Forgets all of them. What comes after cannot be read: for the end of a connection.
   void Discard();
@@ -82,7 +83,8 @@ class HttpReader {
   std::size_t filled_ = 0;
   std::size_t block_bytes_ = 0;
   std::size_t body_offset_ = 0;
-  std::string text_;  // In place of a block while the length is not known.
+  std::size_t apart_bytes_ = 0;  // Of its head, where that is not in the block.
+  std::string text_;             // In place of a block while the length is not known.
   std::size_t chunk_left_ = 0;
   std::size_t trailer_bytes_ = 0;
 };

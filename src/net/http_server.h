@@ -21,9 +21,10 @@ struct HttpLimits {
   std::size_t head_bytes = 64 << 10;  // Beyond: 431.
   std::size_t body_bytes = 64 << 20;  // Beyond: 413, as soon as the head says so.
   std::size_t connections = 4096;     // Beyond: not accepted until others have closed.
-  // Of what has come of requests that are not whole; beyond: 429. Shared with whoever else counts
-  // in it; null: no bound.
+  // Of what has come of requests that are not whole; beyond: busy_status. Shared with whoever else
+  // counts in it; null: no bound, else body_bytes is no more than that.
   std::shared_ptr<ByteBudget> budget = nullptr;
+  int busy_status = 429;
   // From first byte to whole head: else 408. As long for a TLS handshake.
   Duration head_time = std::chrono::seconds(10);
   Duration idle_time = std::chrono::seconds(120);  // Between requests.

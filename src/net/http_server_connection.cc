@@ -17,7 +17,7 @@ namespace divvy::net {
 namespace {
 
 // Answers that wait for their client; beyond that we hear no more requests of it.
-constexpr std::size_t kMostUnsent = 1 << 20;
+constexpr std::size_t kMostUnsent = 64 << 10;
 // What a client must move in every stall_time: one byte at a time would hold a connection for ever.
 constexpr std::size_t kProgress = 4 << 10;
 // A client that never stops sending must not keep the others waiting.
@@ -40,6 +40,12 @@ int StatusOf(ErrorCode code) {
 bool HasHungUp(int fd) {
   pollfd event{.fd = fd, .events = 0, .revents = 0};
   return poll(&event, 1, 0) == 1 && (event.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+// A larger body would never fit.
+std::size_t MostBodyBytes(const HttpLimits& limits) {
+  if (limits.budget == nullptr) return limits.body_bytes;
+  return std::min(limits.body_bytes, limits.budget->most());
 }
 
 }  // namespace
@@ -92,7 +98,7 @@ HttpServer::Connection::Connection(HttpServer& server, int fd)
       fd_(fd),
       id_(++server.connections_made_),
       stream_(server.streams_.Make(fd)),
-      reader_(server.limits_.head_bytes, server.limits_.body_bytes),
+      reader_(server.limits_.head_bytes, MostBodyBytes(server.limits_)),
       budget_(server.limits_.budget),
       share_(budget_.get()),
       idle_since_(server.loop_.now()) {}
@@ -226,7 +232,8 @@ void HttpServer::Connection::CountHeld() {
   if (dead_ || last_seen_) {
     (void)share_.Set(0);
   } else if (!share_.Set(reader_.held())) {
-    Refuse(429, fmt::format("requests of {} bytes are held already", budget_->taken()));
+    Refuse(limits_.busy_status,
+           fmt::format("requests of {} bytes are held already", budget_->taken()));
     (void)share_.Set(0);
   }
 }
@@ -323,10 +330,12 @@ void HttpServer::Connection::Refuse(int status, std::string_view message) {
 }
 
 void HttpServer::Connection::Answer(std::uint64_t number, HttpAnswer answer) {
-  if (dead_) return;
+  if (closed_) return;
   Slot& slot = slots_.at(number - first_);
-  slot.answer = std::move(answer);
+  // Also when the client has gone and Close has yet to say so: who has answered is not told.
   slot.gone = nullptr;
+  if (dead_) return;
+  slot.answer = std::move(answer);
   if (number != first_) return;  // An earlier one is not answered yet.
   const bool was_full = IsFull();
   SendReady();

@@ -452,6 +452,23 @@ TEST_F(HttpServerTest, WhatIsHalfReceivedCountsInTheBudget) {
   EXPECT_EQ(limits.budget->taken(), 0U);
 }
 
+TEST_F(HttpServerTest, WhatCanNeverFitIsTooLargeAndWhatDoesNotFitNowIsBusy) {
+  HttpLimits limits;
+  limits.budget = std::make_shared<ByteBudget>(1000);
+  limits.busy_status = 503;
+  Serve(limits);
+  Peer large(loop_, address_);
+  ASSERT_TRUE(large.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n"));
+  EXPECT_TRUE(large.ReceiveAll().starts_with("HTTP/1.1 413 "));
+  ASSERT_TRUE(limits.budget->Take(900));
+  Peer busy(loop_, address_);
+  ASSERT_TRUE(busy.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 999\r\n\r\n" +
+                        std::string(200, 'x')));
+  const std::string refusal = busy.ReceiveAll();
+  EXPECT_TRUE(refusal.starts_with("HTTP/1.1 503 ")) << refusal;
+  EXPECT_NE(refusal.find("\r\nRetry-After: 1\r\n"), std::string::npos);
+}
+
 TEST_F(HttpServerTest, DrainAnswersWhatIsUnderWayAndClosesTheRest) {
   Serve();
   Peer idle(loop_, address_);

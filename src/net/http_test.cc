@@ -191,6 +191,30 @@ std::string ReadAll(std::string_view bytes, std::size_t step) {
   return log + (reader.has_bytes() || reader.in_body() ? "..." : "");
 }
 
+TEST(HttpTest, ABodyKeepsNoLargeHead) {
+  for (const std::size_t junk : {10, 5000}) {
+    HttpReader reader(10'000, 20);
+    const std::string text = "POST /b HTTP/1.1\r\nHost: h\r\nX: " + std::string(junk, 'j') +
+                             "\r\nContent-Length: 3\r\n\r\nabcGET";
+    text.copy(reader.Room().data(), text.size());
+    reader.Filled(text.size());
+    const auto found = reader.FindHead();
+    ASSERT_TRUE(found && *found);
+    HttpRequest request;
+    const auto framing = ParseRequestHead(Slice(nullptr, **found), request);
+    ASSERT_TRUE(framing);
+    const auto head = reader.BeginBody(*framing);
+    ASSERT_TRUE(head);
+    EXPECT_EQ(head->view(), text.substr(0, text.size() - 6));
+    EXPECT_EQ(reader.held(), text.size());
+    const auto body = reader.TakeBody();
+    ASSERT_TRUE(body && *body);
+    EXPECT_EQ((*body)->view(), "abc");
+    EXPECT_EQ((*body)->owner() == head->owner(), junk == 10);
+    EXPECT_EQ(reader.held(), 3U);
+  }
+}
+
 TEST(HttpTest, BytesAreCutIntoMessagesHoweverTheyCome) {
   const std::string get = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
   const std::string post = "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";

@@ -121,7 +121,7 @@ ModeOutlook Shared(const AdviceRequest& request, const std::vector<Demand>& dema
   return outlook;
 }
 
-// Whole percentages that sum to 100 at most, by demand; ten at least.
+// Whole percentages that sum to 100 at most, by demand, of which a tenth is counted at least.
 std::vector<int> Percentages(const std::vector<Demand>& demands) {
   constexpr double kLeast = 0.1;
   double total = 0;

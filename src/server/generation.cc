@@ -35,13 +35,16 @@ Generation::Generation(net::Loop& loop, ServeSetup setup, Metrics& metrics, Log&
                                      });
   for (std::size_t i = 0; i < setup.workers.size(); ++i) {
     const auto replica = static_cast<serving::ReplicaId>(i);
+    // A process of ours that ended may have done so by what it ran.
+    const bool ours = setup.workers[i].url.empty();
     workers_.push_back(std::make_unique<WorkerProcess>(
         loop, std::move(setup.workers[i]), log,
         WorkerProcess::Events{.up =
                                   [this, replica](auto backend, auto metadata) {
                                     Up(replica, std::move(backend), std::move(metadata));
                                   },
-                              .down = [this, replica] { router_->TakeDown(replica); },
+                              .down = [this, replica, ours] { router_->TakeDown(replica, ours); },
+                              .busy = [this, replica] { return router_->IsBusy(replica); },
                               .restarted = [this, replica] { tally_->Restarted(replica); }}));
   }
 }

@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kService = "/inference.GRPCInferenceService/";
 constexpr std::string_view kHealth = "/grpc.health.v1.Health/Check";
 constexpr std::string_view kStreamInfer = "/inference.GRPCInferenceService/ModelStreamInfer";
-// A client that reads slower than it asks is told so once this much waits for it.
+// The stream of a client that reads slower than it asks is ended once this much waits for it.
 constexpr std::size_t kMostUnsent = 256 << 20;
 // Requests of one stream under way.
 constexpr std::size_t kMostPending = 1024;
@@ -103,6 +103,9 @@ void GrpcFront::OnMessage(const std::shared_ptr<net::GrpcCall>& call, net::Slice
   Unary(call, message);
 }
 
+// Triton's clients open their stream when they start.
+bool GrpcFront::MayWait(const std::string& method) const { return method == kStreamInfer; }
+
 void GrpcFront::OnHalfClose(const std::shared_ptr<net::GrpcCall>& call) {
   if (call->method() != kStreamInfer) {
     if (call->messages() == 0 && !call->finished()) {
@@ -144,6 +147,19 @@ void GrpcFront::Answered(const std::shared_ptr<net::GrpcCall>& call, bool stream
   call->Finish({net::GrpcCode::kUnavailable, "the server ends"});
 }
 
+void GrpcFront::WriteError(const std::shared_ptr<net::GrpcCall>& call, const std::string& message) {
+  if (call->cancelled() || call->finished()) return;
+  std::vector<net::Slice> slices;
+  slices.emplace_back(kserve::EncodeStreamError(message));
+  const bool reads = call->unsent() <= kMostUnsent;
+  if (reads && service_.HoldAnswer(slices)) return call->Write(std::move(slices));
+  // One more error for each request would be room for as many as the client cares to send.
+  streams_.erase(call.get());
+  call->Finish(
+      {net::GrpcCode::kResourceExhausted, reads ? "no room is left for the answers of this stream"
+                                                : "the client does not read its answers"});
+}
+
 void GrpcFront::Unary(const std::shared_ptr<net::GrpcCall>& call, const net::Slice& message) {
   const std::string& method = call->method();
   if (method == kHealth) {
@@ -164,6 +180,9 @@ void GrpcFront::Unary(const std::shared_ptr<net::GrpcCall>& call, const net::Sli
   if (!answer) return call->Finish(StatusOf(answer.error()));
   std::vector<net::Slice> slices;
   slices.emplace_back(std::move(*answer));
+  if (const auto fits = service_.HoldAnswer(slices); !fits) {
+    return call->Finish(StatusOf(fits.error()));
+  }
   call->Write(std::move(slices));
   call->Finish({});
 }
@@ -212,16 +231,11 @@ void GrpcFront::Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Sli
   const TimePoint arrival = loop_.Clock();
   const auto refuse = [this, call, streams, arrival](const Error& error) {
     service_.LogAccess("grpc", "", StatusOf(error).message, loop_.Clock() - arrival);
-    const bool gone = call->cancelled() || call->finished();
     if (!streams) {
-      if (!gone) call->Finish(StatusOf(error));
+      if (!call->cancelled() && !call->finished()) call->Finish(StatusOf(error));
       return;
     }
-    if (!gone) {
-      std::vector<net::Slice> slices;
-      slices.emplace_back(kserve::EncodeStreamError(error.message));
-      call->Write(std::move(slices));
-    }
+    WriteError(call, error.message);
     Answered(call, true);
   };
   if (streams && streams_[call.get()].pending > kMostPending) {
@@ -288,7 +302,11 @@ void GrpcFront::Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Sli
     if (streams) pieces = kserve::EncodeStreamResponse(std::move(pieces));
     const auto owner = std::make_shared<Parts>(Parts{answer.response.body, response->storage});
     std::vector<net::Slice> slices = Slices(std::move(pieces), owner);
-    if (const auto fits = service_.HoldAnswer(slices); !fits) return refuse(fits.error());
+    if (const auto fits = service_.HoldAnswer(slices); !fits) {
+      service_.metrics.NoRoom(model->spec.name, answer.finished - arrival,
+                              answer.finished <= deadline);
+      return refuse(fits.error());
+    }
     service_.LogAccess("grpc", model->spec.name, "OK", loop_.Clock() - arrival);
     call->Write(std::move(slices));
     if (!streams) return call->Finish({});

@@ -17,6 +17,7 @@ class GrpcFront final : public net::GrpcHandler {
   GrpcFront(net::Loop& loop, Service& service) : loop_(loop), service_(service) {}
 
   void OnMessage(const std::shared_ptr<net::GrpcCall>& call, net::Slice message) override;
+  bool MayWait(const std::string& method) const override;
   void OnHalfClose(const std::shared_ptr<net::GrpcCall>& call) override;
   void OnCancelled(const std::shared_ptr<net::GrpcCall>& call) override;
 
@@ -38,6 +39,9 @@ class GrpcFront final : public net::GrpcHandler {
   [[nodiscard]] Result<std::string> DescribeModel(std::string_view method,
                                                   const net::Slice& message) const;
   void Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Slice& message, bool streams);
+  // Of a stream: sends the error as a message, or ends the call where no more may wait for the
+  // client. Does nothing for a call that is over.
+  void WriteError(const std::shared_ptr<net::GrpcCall>& call, const std::string& message);
   void Answered(const std::shared_ptr<net::GrpcCall>& call, bool streams);
 
   net::Loop& loop_;

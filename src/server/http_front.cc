@@ -144,7 +144,12 @@ void Reply(Waiting& waiting, Outcome outcome, TimePoint now) {
     }
     waiting.held.reset();  // From here on it is the answer that takes room.
     if (const auto held = waiting.service->HoldAnswer(out.body); !held) {
+      if (out.status == 200 && !waiting.gone) {
+        waiting.service->metrics.NoRoom(waiting.model->spec.name, answer.finished - waiting.arrival,
+                                        answer.finished <= waiting.deadline);
+      }
       out = ErrorAnswer(held.error(), waiting.shed_with_503);
+      out.headers.emplace_back("divvy-shed-reason", std::string(Metrics::kNoRoom));
     }
   }
   if (!waiting.trace.empty()) out.headers.emplace_back("traceparent", waiting.trace);
@@ -208,7 +213,11 @@ void HttpFront::Handle(net::HttpRequest request, std::unique_ptr<net::HttpReply>
     if (request.method != "POST") return reply->Send(NotAllowed("POST"));
     return Infer(request, path, std::move(reply));
   }
-  reply->Send(Describe(request, path));
+  net::HttpAnswer answer = Describe(request, path);
+  if (const auto held = service_.HoldAnswer(answer.body); !held) {
+    answer = ErrorAnswer(held.error(), service_.options.shed_with_503);
+  }
+  reply->Send(std::move(answer));
 }
 
 net::HttpAnswer HttpFront::Describe(const net::HttpRequest& request, const Path& path) const {
@@ -273,7 +282,7 @@ void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
   const TimePoint arrival = loop_.Clock();
   const auto refuse = [&](const Error& error) {
     service_.metrics.Rejected(path.model);
-    net::HttpAnswer answer = ErrorAnswer(error);
+    net::HttpAnswer answer = ErrorAnswer(error, service_.options.shed_with_503);
     service_.LogAccess("http", Quoted(path.model), std::to_string(answer.status),
                        loop_.Clock() - arrival);
     reply->Send(std::move(answer));
@@ -282,7 +291,8 @@ void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
   if (!known) return refuse(known.error());
   const auto length = HeadLength(request.headers);
   if (!length) return refuse(length.error());
-  const auto body = PlainBody(request, service_.options.body_bytes);
+  const auto body =
+      PlainBody(request, std::min(service_.options.body_bytes, service_.options.pending_bytes));
   if (!body) return refuse(body.error());
   if (length->value_or(body->size()) > kMostJson) {
     return refuse(
@@ -325,8 +335,9 @@ void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
       question.headers.emplace_back("tracestate", *state);
     }
   }
-  // Not called after the reply has gone, which `waiting` keeps.
-  waiting->reply->OnGone([to = waiting.get()] { to->gone = true; });
+  waiting->reply->OnGone([weak = std::weak_ptr(waiting)] {
+    if (const auto to = weak.lock()) to->gone = true;
+  });
   waiting->timing = WantsTiming(decoded->request);
   if (waiting->timing) waiting->request = std::move(decoded->request);
   inference->done = [waiting, &loop = loop_](Outcome outcome) {

@@ -164,6 +164,17 @@ void Metrics::Canceled(std::string_view name) {
   if (model != models_.end()) ++model->canceled;
 }
 
+void Metrics::NoRoom(std::string_view name, Duration took, bool in_time) {
+  const auto model =
+      std::ranges::find_if(models_, [&](const Model& one) { return one.name == name; });
+  if (model == models_.end()) return;
+  ++model->no_room;
+  --(in_time ? model->in_time : model->late);
+  --model->statistics.success.count;
+  model->statistics.success.ns -= Ns(took);
+  Count(model->statistics.fail, Ns(took));
+}
+
 kserve::ModelStatistics Metrics::Statistics(std::string_view name) const {
   const auto model =
       std::ranges::find_if(models_, [&](const Model& one) { return one.name == name; });
@@ -207,9 +218,9 @@ void Metrics::RenderModels(std::string& text) const {
       return model.refused[static_cast<std::size_t>(why)];
     };
     const std::uint64_t lost = refused(serving::Refusal::kLost);
-    const std::uint64_t shed = refused(serving::Refusal::kTooLarge) +
-                               refused(serving::Refusal::kNoReplica) +
-                               refused(serving::Refusal::kHopeless) + model.rejected;
+    const std::uint64_t shed =
+        refused(serving::Refusal::kTooLarge) + refused(serving::Refusal::kNoReplica) +
+        refused(serving::Refusal::kHopeless) + model.rejected + model.no_room;
     for (const auto& [reason, count] : {std::pair<const char*, std::uint64_t>{"REJECTED", shed},
                                         {"CANCELED", model.canceled},
                                         {"BACKEND", model.failed + lost},
@@ -244,6 +255,8 @@ void Metrics::RenderModels(std::string& text) const {
                      Escaped(model.name), serving::Describe(static_cast<serving::Refusal>(i)),
                      model.refused[i]);
     }
+    fmt::format_to(out(), "divvy_shed_total{{model=\"{}\",reason=\"{}\"}} {}\n",
+                   Escaped(model.name), kNoRoom, model.no_room);
   }
   Head(text, "divvy_request_latency_ms", "histogram",
        "From arrival to answer, of requests with a result, by priority (0 is highest).");

@@ -30,6 +30,10 @@ class Metrics {
   void Rejected(std::string_view model);
   // A result that was there when its client had gone. It is counted as answered, too.
   void Canceled(std::string_view model);
+  // A result that was there, after `took`, and for which there was no room: shed, and not answered
+  // as it was counted. REQUIRES: Tally::Answered has counted it just now, so that nobody saw that.
+  void NoRoom(std::string_view model, Duration took, bool in_time);
+  static constexpr std::string_view kNoRoom = "no room";  // The reason, as it is written.
 
   struct Gauges {
     std::size_t pending = 0;
@@ -58,7 +62,7 @@ class Metrics {
   };
   struct Model {
     std::string name;
-    std::uint64_t in_time = 0, late = 0, failed = 0, rejected = 0, canceled = 0;
+    std::uint64_t in_time = 0, late = 0, failed = 0, rejected = 0, canceled = 0, no_room = 0;
     std::array<std::uint64_t, 4> refused{};  // By Refusal.
     std::array<Histogram, kPriorities> latency;
     kserve::ModelStatistics statistics;

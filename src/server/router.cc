@@ -20,7 +20,8 @@ constexpr int kShareForTheWay = 100;
 constexpr Duration kMostForTheWay = std::chrono::milliseconds(2);
 
 // What a worker has to do while its answers and our next batch are on their way. Each batch ahead
-// is bound to it early, so they are few.
+// is bound to it early, and runs after those before it, of which the dispatcher knows nothing: so
+// they are few, and even full ones are done in this time.
 constexpr Duration kAhead = std::chrono::microseconds(200);
 constexpr Duration::rep kMostAhead = 7;
 
@@ -28,8 +29,8 @@ serving::Setup Down(serving::Setup setup) {
   for (serving::ReplicaSpec& replica : setup.replicas) {
     Check(replica.lanes == 1, "a replica is one worker");
     replica.up = false;
-    replica.lanes +=
-        static_cast<int>(std::min(kAhead / setup.tables[replica.table](1), kMostAhead));
+    const serving::LatencyTable& table = setup.tables[replica.table];
+    replica.lanes += static_cast<int>(std::min(kAhead / table(table.max_batch()), kMostAhead));
   }
   return setup;
 }
@@ -54,6 +55,7 @@ std::optional<std::array<std::uint64_t, 3>> ComputeOf(const net::HttpResponse& r
 net::HttpResponse PoisonAnswer() {
   net::HttpResponse response;
   response.status = 500;
+  response.headers = {{"Content-Type", "application/json"}};
   response.body = net::Slice::Static(
       R"({"error":"three workers failed while they ran this request; it is not tried again"})");
   return response;
@@ -108,11 +110,20 @@ void Router::BringUp(serving::ReplicaId replica, std::unique_ptr<Backend> backen
   Deliver();
 }
 
-void Router::TakeDown(serving::ReplicaId replica) {
-  if (is_up(replica)) Drop(replica);
+void Router::TakeDown(serving::ReplicaId replica, bool failed) {
+  if (is_up(replica)) Drop(replica, failed);
 }
 
-void Router::Drop(serving::ReplicaId replica) {
+bool Router::IsBusy(serving::ReplicaId replica) {
+  return std::ranges::any_of(lanes(replica), &Lane::running);
+}
+
+void Router::Drop(serving::ReplicaId replica, bool failed) {
+  // A worker runs its batches in order: only the oldest can be why it failed.
+  const Lane* guilty = nullptr;
+  for (const Lane& lane : lanes(replica)) {
+    if (failed && lane.running && (guilty == nullptr || lane.order < guilty->order)) guilty = &lane;
+  }
   backend(replica)->Abandon();
   // May be reached from within the backend's callback.
   loop_.Post([gone = std::shared_ptr<Backend>(std::move(backend(replica)))] {});
@@ -123,7 +134,7 @@ void Router::Drop(serving::ReplicaId replica) {
     ++lane.batches;
     if (!std::exchange(lane.running, false)) continue;
     tally_.Lost(replica);
-    for (const std::uint64_t tag : lane.tags) ++inferences_[tag].losses;
+    for (const std::uint64_t tag : lane.tags) inferences_[tag].losses += &lane == guilty ? 1 : 0;
     dispatcher_.Failed(static_cast<serving::LaneId>(&lane - lanes_.data()), Now());
   }
   Deliver();
@@ -153,6 +164,7 @@ void Router::Start(serving::LaneId id, std::span<const serving::Request> batch, 
     if (!IsPoison(request.tag)) questions_.push_back(&inferences_[request.tag].question);
   }
   lane.started = now_;
+  lane.order = ++started_;
   lane.running = true;
   lane.expected = expected;
   lane.items = items;
@@ -178,7 +190,7 @@ bool Router::IsPoison(std::uint64_t tag) const { return inferences_[tag].losses 
 void Router::Ended(serving::LaneId id, Result<std::vector<net::HttpResponse>> responses) {
   const serving::ReplicaId replica = dispatcher_.replica_of(id);
   if (!responses) {
-    Drop(replica);
+    Drop(replica, true);
     broken_(replica, responses.error().message);
     return;
   }
@@ -187,7 +199,10 @@ void Router::Ended(serving::LaneId id, Result<std::vector<net::HttpResponse>> re
   lane.running = false;
   // Exact, since what a batch took is learned from it.
   const TimePoint now = Now();
-  if (!responses->empty()) {
+  const bool tells = !responses->empty() && std::ranges::all_of(*responses, [](const auto& answer) {
+    return answer.status == 200;
+  });
+  if (tells) {
     tally_.Took(replica, lane.expected, now - lane.started);
     if (const auto ns = ComputeOf(responses->front())) tally_.Computed(replica, lane.items, *ns);
   }
@@ -201,7 +216,7 @@ void Router::Ended(serving::LaneId id, Result<std::vector<net::HttpResponse>> re
     }
   }
   finishing_ = &lane;
-  dispatcher_.Finished(id, now);
+  dispatcher_.Finished(id, now, tells);
   Deliver();
 }
 
@@ -265,7 +280,7 @@ void Router::Tick() {
     if (is_up(replica) && std::ranges::any_of(lanes(replica), hangs)) hung.push_back(replica);
   }
   for (const serving::ReplicaId replica : hung) {
-    Drop(replica);
+    Drop(replica, true);
     broken_(replica, "its batch takes far longer than expected");
   }
   KeepTicking();

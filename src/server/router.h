@@ -47,9 +47,11 @@ class Router final : private serving::Executor, private serving::Listener {
 
   // The replica takes requests from now on. REQUIRES: it is down.
   void BringUp(serving::ReplicaId replica, std::unique_ptr<Backend> backend);
-  // It takes none any more; what it ran is routed again where time allows. Without effect when
-  // down.
-  void TakeDown(serving::ReplicaId replica);
+  // It takes none any more; what it ran is routed again where time allows. `failed`: it ended by
+  // itself, perhaps by what it ran. Without effect when down.
+  void TakeDown(serving::ReplicaId replica, bool failed);
+  // It has a batch.
+  [[nodiscard]] bool IsBusy(serving::ReplicaId replica);
   bool is_up(serving::ReplicaId replica) const { return backend(replica) != nullptr; }
   // Replicas of the model that are up.
   int up(serving::ModelId model) const;
@@ -64,6 +66,7 @@ class Router final : private serving::Executor, private serving::Listener {
  private:
   struct Lane {
     TimePoint started{};
+    std::uint64_t order = 0;  // Of its batch among all that were started.
     Duration expected{};
     int items = 0;
     TimePoint hangs_at = TimePoint::max();
@@ -79,7 +82,7 @@ class Router final : private serving::Executor, private serving::Listener {
   void Refused(const serving::Request& request, serving::Refusal why, TimePoint now) override;
 
   void Ended(serving::LaneId lane, Result<std::vector<net::HttpResponse>> responses);
-  void Drop(serving::ReplicaId replica);
+  void Drop(serving::ReplicaId replica, bool failed);
   [[nodiscard]] bool IsPoison(std::uint64_t tag) const;
   [[nodiscard]] serving::Request AsAsked(serving::Request request) const;
   // Never goes back, and is never before a request that has come.
@@ -113,6 +116,7 @@ class Router final : private serving::Executor, private serving::Listener {
   std::vector<Inference> inferences_;
   std::vector<std::uint32_t> free_;
   std::size_t pending_ = 0;
+  std::uint64_t started_ = 0;  // Batches.
   TimePoint now_{};
   // Answers are handed out after the dispatcher has returned: whoever gets one may ask at once.
   std::vector<std::pair<std::function<void(Outcome)>, Outcome>> outcomes_;

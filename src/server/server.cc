@@ -19,6 +19,11 @@ Limits WithBudget(Limits limits, const std::shared_ptr<net::ByteBudget>& budget)
   return limits;
 }
 
+net::HttpLimits RequestLimits(net::HttpLimits limits, const Service& service) {
+  limits.busy_status = service.options.shed_with_503 ? 503 : 429;
+  return WithBudget(std::move(limits), service.budget);
+}
+
 net::HttpLimits MetricsLimits(net::HttpLimits limits) {
   limits.body_bytes = kMetricsBody;
   return limits;
@@ -40,7 +45,7 @@ Server::Server(net::Loop& loop, ServerOptions options, const net::StreamMaker& h
       http_front_(loop, service_),
       grpc_front_(loop, service_),
       metrics_front_(service_),
-      http_(loop, WithBudget(options_.http_limits, service_.budget), http_streams,
+      http_(loop, RequestLimits(options_.http_limits, service_), http_streams,
             [this](net::HttpRequest request, std::unique_ptr<net::HttpReply> reply) {
               http_front_.Handle(std::move(request), std::move(reply));
             }),

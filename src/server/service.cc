@@ -26,6 +26,7 @@ class Held {
 }  // namespace
 
 Result<std::shared_ptr<const void>> Service::Hold(std::size_t bytes) const {
+  bytes += kPerRequest;
   if (!budget->Take(bytes)) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("requests of {} bytes are under way already", budget->taken()));
@@ -35,7 +36,7 @@ Result<std::shared_ptr<const void>> Service::Hold(std::size_t bytes) const {
 
 Result<void> Service::HoldAnswer(std::vector<net::Slice>& body) const {
   std::size_t bytes = 0;
-  for (const net::Slice& slice : body) bytes += slice.size();
+  for (const net::Slice& slice : body) bytes += slice.size() + kPerSlice;
   if (!budget->Take(bytes)) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("requests of {} bytes are under way already: no room for an answer of "
@@ -44,7 +45,8 @@ Result<void> Service::HoldAnswer(std::vector<net::Slice>& body) const {
   }
   for (net::Slice& slice : body) {
     slice =
-        net::Slice(std::make_shared<const Held>(budget, slice.size(), slice.owner()), slice.view());
+        net::Slice(std::make_shared<const Held>(budget, slice.size() + kPerSlice, slice.owner()),
+                   slice.view());
   }
   return {};
 }

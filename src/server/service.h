@@ -38,8 +38,12 @@ struct Service {
   [[nodiscard]] bool ready() const {
     return !draining && generation != nullptr && generation->AllModelsReady();
   }
-  // Counts so many bytes as held for as long as what it returns lives. kResourceExhausted when
-  // there are too many.
+  // What a request under way, and each slice of an answer that waits, take besides their bytes:
+  // many small ones must count, too.
+  static constexpr std::size_t kPerRequest = 2 << 10;
+  static constexpr std::size_t kPerSlice = 256;
+  // Counts so many bytes of a request as held for as long as what it returns lives.
+  // kResourceExhausted when there are too many.
   [[nodiscard]] Result<std::shared_ptr<const void>> Hold(std::size_t bytes) const;
   // The same for an answer, until its bytes are sent.
   [[nodiscard]] Result<void> HoldAnswer(std::vector<net::Slice>& body) const;

@@ -54,20 +54,22 @@ TEST(ServiceTest, TokensMustMatchWhole) {
 
 TEST(ServiceTest, AnswersAreHeldUntilTheirBytesAreGone) {
   Service service;
-  service.budget = std::make_shared<net::ByteBudget>(10);
+  constexpr std::size_t kSlice = Service::kPerSlice;
+  service.budget = std::make_shared<net::ByteBudget>(Service::kPerRequest + kSlice + 10);
   std::vector<net::Slice> body;
   body.emplace_back(std::string("1234"));
   body.push_back(net::Slice::Static("56"));
   ASSERT_TRUE(service.HoldAnswer(body));
   EXPECT_EQ(body[0].view(), "1234");
-  EXPECT_EQ(service.budget->taken(), 6U);
+  EXPECT_EQ(service.budget->taken(), 6 + 2 * kSlice);
   std::vector<net::Slice> more;
-  more.push_back(net::Slice::Static("12345"));
+  const std::string large(Service::kPerRequest, 'x');
+  more.push_back(net::Slice::Static(large));
   EXPECT_EQ(service.HoldAnswer(more).error().code, ErrorCode::kResourceExhausted);
-  EXPECT_EQ(more[0].view(), "12345");
+  EXPECT_EQ(more[0].view(), large);
   const net::Slice part = body[1].Sub(1, 1);
   body.clear();
-  EXPECT_EQ(service.budget->taken(), 2U) << "a part of the second is there";
+  EXPECT_EQ(service.budget->taken(), 2 + kSlice) << "a part of the second is there";
   EXPECT_TRUE(service.Hold(8));
   EXPECT_FALSE(service.Hold(9));
 }
@@ -99,18 +101,26 @@ TEST(MetricsTest, CountsGoOnOverAReloadAndByName) {
   tally.Answered(late, elsewhere, 500);
   tally.Answered(late, elsewhere, 400);
   metrics.Canceled("m\"x");
+  for (const bool in_time : {true, false}) {
+    serving::Request dropped = late;
+    if (in_time) dropped.deadline = request.deadline;
+    tally.Answered(dropped, elsewhere, 200);
+    metrics.NoRoom("m\"x", std::chrono::milliseconds(4), in_time);
+  }
   const std::string text = metrics.Render({});
   EXPECT_THAT(text, HasSubstr("divvy_slo_in_time_total{model=\"m\\\"x\",version=\"1\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("divvy_slo_late_total{model=\"m\\\"x\",version=\"1\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("divvy_shed_total{model=\"m\\\"x\",reason=\"hopeless\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("nv_inference_count{model=\"m\\\"x\",version=\"1\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("nv_inference_count{model=\"m\\\"x\",version=\"1\"} 8\n"));
   EXPECT_THAT(text, HasSubstr("reason=\"BACKEND\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("reason=\"CANCELED\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("reason=\"REJECTED\"} 2\n")) << "shed, and a worker's 400";
+  EXPECT_THAT(text, HasSubstr("reason=\"REJECTED\"} 4\n")) << "shed, and a worker's 400";
+  EXPECT_THAT(text, HasSubstr("divvy_shed_total{model=\"m\\\"x\",reason=\"no room\"} 2\n"));
+  EXPECT_EQ(metrics.Statistics("m\"x").success.count, 2U);
   EXPECT_THAT(text, HasSubstr("divvy_request_latency_ms_bucket{model=\"m\\\"x\",priority=\"1\","
-                              "le=\"5\"} 2\n"));
+                              "le=\"5\"} 4\n"));
   EXPECT_THAT(text,
-              HasSubstr("divvy_partition_queue_ms_count{model=\"m\\\"x\",partition=\"0\"} 4\n"));
+              HasSubstr("divvy_partition_queue_ms_count{model=\"m\\\"x\",partition=\"0\"} 6\n"));
   EXPECT_EQ(metrics.Statistics("other").success.count, 0U);
 }
 

@@ -165,7 +165,8 @@ void WorkerProcess::Again(const std::string& why) {
 }
 
 void WorkerProcess::Kill() {
-  if (pid_ > 0) kill(pid_, SIGKILL);
+  // With what it started: a shell does not pass signals on.
+  if (pid_ > 0) kill(-pid_, SIGKILL);
 }
 
 void WorkerProcess::GiveUp(const std::string& why) {
@@ -186,7 +187,7 @@ void WorkerProcess::Stop() {
   has_timer_ = false;
   control_.reset();
   if (pid_ <= 0) return;
-  kill(pid_, SIGTERM);
+  kill(-pid_, SIGTERM);
   Later(kMostStop, &WorkerProcess::Kill);
 }
 
@@ -236,6 +237,9 @@ void WorkerProcess::AskWhetherReady() {
 // It accepts and does not answer: on a new connection, then.
 void WorkerProcess::TooLate() {
   control_.reset();
+  if (up_ && events_.busy && events_.busy()) {
+    return Later(spec_.check, &WorkerProcess::AskWhetherReady);
+  }
   NotReady(fmt::format("no answer in {:.0f}s", Milliseconds(kAnswer) / 1000));
 }
 
@@ -258,16 +262,22 @@ void WorkerProcess::AskForMetadata() {
   Later(kAnswer, &WorkerProcess::TooLate);
   control_->Send({.method = "GET", .target = Target(""), .headers = {}, .body = {}},
                  [this](Result<net::HttpResponse> response) {
-                   metadata_.reset();
-                   if (!response || response->status != 200) return;
+                   if (!response) return NotReady(response.error().message);
                    auto metadata = kserve::ParseModelMetadata(response->body.view());
-                   if (metadata) metadata_ = std::move(*metadata);
+                   if (response->status != 200 || !metadata) {
+                     return NotReady("it gives no metadata of the model");
+                   }
+                   metadata_ = std::move(*metadata);
+                   AskForConfig();
                  });
+}
+
+// Not together with the other: a server may close after each answer.
+void WorkerProcess::AskForConfig() {
+  Later(kAnswer, &WorkerProcess::TooLate);
   control_->Send({.method = "GET", .target = Target("/config"), .headers = {}, .body = {}},
                  [this](Result<net::HttpResponse> response) {
-                   // In order: the metadata is there, or will not come.
                    if (!response) return NotReady(response.error().message);
-                   if (!metadata_) return NotReady("it gives no metadata of the model");
                    // A server without a config takes no batches.
                    const auto most = response->status == 200
                                          ? kserve::ParseMaxBatch(response->body.view())

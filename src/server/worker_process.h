@@ -43,6 +43,9 @@ class WorkerProcess {
     std::function<void(std::unique_ptr<Backend>, kserve::ModelMetadata)> up;
     // It has ended, does not answer, or has become another. Not after GiveUp.
     std::function<void()> down;
+    // Whether it has something to do: then one that does not answer our questions in time need not
+    // be down, and its batch has a limit of its own. May be empty.
+    std::function<bool()> busy = {};
     // It is started, not for the first time.
     std::function<void()> restarted;
   };
@@ -68,6 +71,7 @@ class WorkerProcess {
   void Kill();
   void AskWhetherReady();
   void AskForMetadata();
+  void AskForConfig();
   void TooLate();
   void NotReady(const std::string& why);
   void IsUp();

@@ -276,12 +276,12 @@ void Dispatcher::UseIdleLanes(ReplicaId id, TimePoint now) {
   if (!late_ && replica.up) UpdateFreeAt(id, now);
 }
 
-void Dispatcher::Finished(LaneId id, TimePoint now) {
+void Dispatcher::Finished(LaneId id, TimePoint now, bool learn) {
   Lane& lane = lanes_[static_cast<std::size_t>(id)];
   Check(lane.batch != kNoSlot, "a lane finishes what it started");
   const Service service{lane.replica, lane.started, now, lane.items};
   Replica& replica = of(lane.replica);
-  if (options_.learn) {
+  if (options_.learn && learn) {
     replica.group->error.Learn((*replica.group->table)(lane.items), now - lane.started);
   }
   int served = 0;

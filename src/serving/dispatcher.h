@@ -87,7 +87,8 @@ class Dispatcher {
   void Submit(const Request& request, TimePoint now);
 
   // The batch on `lane` is done. REQUIRES: it was started.
-  void Finished(LaneId lane, TimePoint now);
+  // `learn`: how long it took says something of batches like it.
+  void Finished(LaneId lane, TimePoint now, bool learn = true);
 
   // The batch on `lane` is lost. Its requests are routed again where time allows,
   // ahead of later ones since they keep their keys; others are refused.

@@ -103,7 +103,7 @@ TEST_F(GateCoverageTest, AnUnknownClassIsNamed) {
       Run(As::kBatch, {"train", "--kernels", "1", "--us", "50", "--steps", "1"},
           {{"DIVVY_CLASS", "bulk"}});
   EXPECT_EQ(finished.exit_status, 0);
-  EXPECT_NE(finished.err.find("DIVVY_CLASS=bulk: must be latency or batch"), std::string::npos)
+  EXPECT_NE(finished.err.find("DIVVY_CLASS=bulk: must be latency, batch or log"), std::string::npos)
       << finished.err;
 }
 

@@ -126,6 +126,18 @@ TEST_F(GateOpsTest, EachProcessHasItsOwn) {
   EXPECT_EQ(Summary()["totals"]["launches"], 11);
 }
 
+TEST_F(GateOpsTest, KernelsAreTimedInEveryContext) {
+  const test::Finished finished = Log({}, {GATE_PROBE, "contexts"});
+  ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+  const json summary = Summary();
+  ASSERT_EQ(summary["kernels"].size(), 4U) << "handles may come again, for another kernel";
+  for (const json& kernel : summary["kernels"]) {
+    EXPECT_EQ(kernel["launches"], 20) << kernel;
+    EXPECT_GE(kernel["timed"], 8) << kernel;
+    EXPECT_GE(kernel["p50_us"], 45) << "streams are held in each: " << kernel;
+  }
+}
+
 TEST_F(GateOpsTest, SignalsAndExitStatusPass) {
   EXPECT_EQ(Log({}, {GATE_PROBE, "exit", "7"}).exit_status, 7);
   EXPECT_EQ(Log({}, {"no-such-program"}).exit_status, 127);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "divvy_gate.h"
@@ -16,7 +17,7 @@
 // nothing did. Says what went wrong and ends with 1, or says OK and ends as it was asked to.
 //
 //   divvy-gate-probe memory QUOTA_BYTES | capture | neighbours | exit STATUS | fork | marks N
-//     | waits | killed N
+//     | waits | killed N | contexts
 
 // In C, to see that the header is.
 extern "C" void MarkInC(void (*work)(void));
@@ -216,9 +217,46 @@ void CheckWaits() {
   }
 }
 
+// A context after the other, each with a kernel of its own: created and destroyed, then the primary
+// one, retained and released, with another that is retained meanwhile and does not end it.
+void CheckContexts() {
+  for (int round = 0; round < 4; ++round) {
+    const bool primary = round >= 2;
+    const std::string name = "round" + std::to_string(round);
+    const std::string code = "kernel " + name + " us=50\n";
+    cuda::Context own = nullptr;
+    cuda::Module module = nullptr;
+    if (primary) {
+      MUST("cuDevicePrimaryCtxRetain", &own, 0);
+      MUST("cuCtxSetCurrent", own);
+    } else {
+      MUST("cuCtxCreate_v2", &own, 0U, 0);
+    }
+    MUST("cuModuleLoadData", &module, static_cast<const void*>(code.c_str()));
+    MUST("cuModuleGetFunction", &kernel, module, name.c_str());
+    for (int i = 0; i < 20; ++i) {
+      LaunchAndWait();
+      if (!primary || i != 10) continue;
+      MUST("cuDevicePrimaryCtxRetain", &own, 0);
+      MUST("cuDevicePrimaryCtxRelease_v2", 0);
+    }
+    if (primary) {
+      MUST("cuDevicePrimaryCtxRelease_v2", 0);
+    } else {
+      MUST("cuCtxDestroy_v2", own);
+    }
+  }
+}
+
 int Run(const char* what, long number) {
   if (std::strcmp(what, "neighbours") == 0) {
     EXPECT_THAT_IT(DivvyNeighbour() == 2);
+    std::puts("OK");
+    return 0;
+  }
+  if (std::strcmp(what, "contexts") == 0) {
+    MUST("cuInit", 0U);
+    CheckContexts();
     std::puts("OK");
     return 0;
   }

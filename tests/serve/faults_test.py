@@ -202,6 +202,19 @@ class Faults(unittest.TestCase):
         self.assertLessEqual(set(load.statuses), {200, "refused"})
         self.assertEqual(server.workers(), [])
 
+    def test_pipelined_requests_whose_client_goes(self):
+        # Answers of one batch come together; the first ones find out that nobody is there.
+        server = self.begin(ms=20.0)
+        body = json.dumps({"inputs": [{"name": "input", "shape": [1, 1], "datatype": "FP32", "data": [1]}]})
+        request = f"POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", server.http), timeout=30) as connection:
+                connection.sendall(8 * request)
+        while server.figures()["divvy_pending_requests"]:
+            pass
+        self.assertEqual(server.ask("GET", "/v2/health/live")[0], 200)
+        self.assertEqual(server.end(), 0)
+
     def test_workers_end_with_the_server(self):
         runtime = self.enterContext(tempfile.TemporaryDirectory(prefix="divvy-runtime-"))
         server = Server(fleet(), profile("m", 1.0, 2), runtime=runtime)

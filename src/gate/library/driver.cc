@@ -24,7 +24,11 @@ void LoadDriver() {
   handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) return;
 #define DIVVY_LOAD(name) Load(driver.name, #name)
+  DIVVY_LOAD(cuCtxGetCurrent);
   DIVVY_LOAD(cuCtxGetDevice);
+  DIVVY_LOAD(cuDevicePrimaryCtxGetState);
+  DIVVY_LOAD(cuDevicePrimaryCtxRetain);
+  DIVVY_LOAD(cuDevicePrimaryCtxRelease_v2);
   DIVVY_LOAD(cuDeviceGetCount);
   DIVVY_LOAD(cuDeviceGetAttribute);
   DIVVY_LOAD(cuDeviceGetUuid_v2);

@@ -8,7 +8,11 @@ namespace divvy::gate {
 
 // What the gate itself calls. Any of them may be missing from an older driver: null then.
 struct Driver {
+  cuda::Result (*cuCtxGetCurrent)(cuda::Context*);
   cuda::Result (*cuCtxGetDevice)(cuda::Device*);
+  cuda::Result (*cuDevicePrimaryCtxGetState)(cuda::Device, unsigned*, int*);
+  cuda::Result (*cuDevicePrimaryCtxRetain)(cuda::Context*, cuda::Device);
+  cuda::Result (*cuDevicePrimaryCtxRelease_v2)(cuda::Device);
   cuda::Result (*cuDeviceGetCount)(int*);
   cuda::Result (*cuDeviceGetAttribute)(int*, int, cuda::Device);
   cuda::Result (*cuDeviceGetUuid_v2)(cuda::Uuid*, cuda::Device);

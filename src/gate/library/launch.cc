@@ -163,7 +163,7 @@ cuda::Result LaunchLogged(const Driver& driver, GpuState& gpu, const LaunchShape
   }
   const std::uint64_t before = logged.kind->launches.fetch_add(1, std::memory_order_relaxed);
   const std::uint32_t samples = logged.cost->samples.load(std::memory_order_relaxed);
-  if (!process.pace.IsTurn(logged.cost->key.load(std::memory_order_relaxed), before, samples) ||
+  if (!gpu.pace.IsTurn(logged.cost->key.load(std::memory_order_relaxed), before, samples) ||
       process.captures.load(std::memory_order_relaxed) != 0)
     return call();
   Sample* sample = BeginSample(driver, gpu, stream,
@@ -198,6 +198,25 @@ cuda::Result Launch(const LaunchShape& shape, cuda::Function function, cuda::Str
   const cuda::Result result = call();
   if (function != nullptr) AfterLaunch(*driver, *gpu, stream);
   return result;
+}
+
+bool HasPrimary(const Driver& driver, cuda::Device device) {
+  unsigned flags = 0;
+  int active = 0;
+  return driver.cuDevicePrimaryCtxGetState != nullptr &&
+         driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == cuda::kSuccess &&
+         active != 0;
+}
+
+// Null if there is none.
+cuda::Context PrimaryOf(const Driver& driver, cuda::Device device) {
+  cuda::Context context = nullptr;
+  if (driver.cuDevicePrimaryCtxRetain == nullptr ||
+      driver.cuDevicePrimaryCtxRelease_v2 == nullptr || !HasPrimary(driver, device) ||
+      driver.cuDevicePrimaryCtxRetain(&context, device) != cuda::kSuccess)
+    return nullptr;
+  driver.cuDevicePrimaryCtxRelease_v2(device);
+  return context;
 }
 
 cuda::Stream OwnDefault(cuda::Stream stream) {
@@ -349,6 +368,28 @@ DIVVY_BEGIN_CAPTURE_OLD(cuStreamBeginCapture_ptsz)
   }
 DIVVY_RESET(cuDevicePrimaryCtxReset)
 DIVVY_RESET(cuDevicePrimaryCtxReset_v2)
+
+#define DIVVY_DESTROY(name)                             \
+  DIVVY_HOOK cuda::Result name(cuda::Context context) { \
+    DIVVY_REAL(name);                                   \
+    ForgetContext(context);                             \
+    return real(context);                               \
+  }
+DIVVY_DESTROY(cuCtxDestroy)
+DIVVY_DESTROY(cuCtxDestroy_v2)
+
+// Only the last release ends the context, and only afterwards is it known which was the last.
+#define DIVVY_RELEASE(name)                                  \
+  DIVVY_HOOK cuda::Result name(cuda::Device device) {        \
+    DIVVY_REAL(name);                                        \
+    const Driver& driver = *RealDriver();                    \
+    cuda::Context primary = PrimaryOf(driver, device);       \
+    const cuda::Result result = real(device);                \
+    if (!HasPrimary(driver, device)) ForgetContext(primary); \
+    return result;                                           \
+  }
+DIVVY_RELEASE(cuDevicePrimaryCtxRelease)
+DIVVY_RELEASE(cuDevicePrimaryCtxRelease_v2)
 
 }  // extern "C"
 

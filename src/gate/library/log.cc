@@ -63,18 +63,19 @@ void* WatchHolds(void*) {
     nanosleep(&pause, nullptr);
     for (GpuState& gpu : process.gpus) {
       const std::uint64_t since = gpu.held_since_ns.load(std::memory_order_acquire);
-      if (since != 0 && NowNs() > since + kLongestHoldNs) ReleaseHold(gpu);
+      if (since != 0 && NowNs() > since + kLongestHoldNs) ReleaseHeldSince(gpu, since);
     }
   }
   return nullptr;
 }
 
-// Under the lock. False if there is no thread to be had.
+// False if there is no thread to be had.
 bool StartWatch() {
-  if (process.keeper_runs.load() != 0) return true;
-  const bool started = StartThread(WatchHolds);
-  process.keeper_runs.store(started ? 1 : 0);
-  return started;
+  pthread_mutex_lock(&log_lock);
+  const bool runs = process.keeper_runs.load() != 0 || StartThread(WatchHolds);
+  process.keeper_runs.store(runs ? 1 : 0);
+  pthread_mutex_unlock(&log_lock);
+  return runs;
 }
 
 // Under the lock.
@@ -95,17 +96,19 @@ bool JoinLog(const Driver& driver, GpuState& gpu) {
   int multiprocessors = 0;
   driver.cuDeviceGetAttribute(&multiprocessors, cuda::kMultiprocessorCount, gpu.index);
   gpu.multiprocessors = static_cast<std::uint32_t>(multiprocessors);
-  const std::uint32_t pair_ns = PrepareTiming(driver, gpu);
+  // Before the first hold, which may need it already.
+  const bool watched = StartWatch();
+  const std::uint32_t pair_ns = PrepareTiming(driver, gpu, watched);
+  const std::uint32_t on_gpu_ns = kPairOnGpuNs + (gpu.hold_on_gpu != 0 ? kHoldOnGpuNs : 0);
+  // Reading a pair costs about half of recording it. A context made anew does not begin anew: its
+  // first timings would never end in a program that makes many.
+  if (!gpu.pace.has_begun())
+    gpu.pace.Begin(process.settings.log_cost_ppm, on_gpu_ns + pair_ns + pair_ns / 2, NowNs());
   char error[512] = "no directory is named (DIVVY_LOG)";
   pthread_mutex_lock(&log_lock);
-  if (gpu.hold_on_gpu != 0 && !StartWatch()) gpu.hold_on_gpu = 0;
-  const std::uint32_t on_gpu_ns = kPairOnGpuNs + (gpu.hold_on_gpu != 0 ? kHoldOnGpuNs : 0);
   const char* directory = process.settings.log_directory;
-  if (process.log == nullptr && directory != nullptr && *directory != '\0') {
+  if (process.log == nullptr && directory != nullptr && *directory != '\0')
     process.log = CreateOpsLog(directory, program_invocation_short_name, error, sizeof error);
-    // Reading a pair costs about half of recording it.
-    process.pace.Begin(process.settings.log_cost_ppm, on_gpu_ns + pair_ns + pair_ns / 2, NowNs());
-  }
   const bool made = process.log != nullptr;
   pthread_mutex_unlock(&log_lock);
   if (!made) Say("%s; this program's kernels are not logged", error);

@@ -28,7 +28,8 @@ namespace divvy::gate {
   X(cuMemcpyDtoH_v2) X(cuMemcpyDtoH_v2_ptds) X(cuMemcpy) X(cuMemcpy_ptds) X(cuMemAlloc_v2)      \
   X(cuMemAllocManaged) X(cuMemAllocPitch_v2) X(cuMemAllocAsync) X(cuMemAllocAsync_ptsz)         \
   X(cuMemAllocFromPoolAsync) X(cuMemAllocFromPoolAsync_ptsz) X(cuMemCreate) X(cuMemRelease)     \
-  X(cuMemFree_v2) X(cuMemFreeAsync) X(cuMemFreeAsync_ptsz) X(cuMemGetInfo_v2)
+  X(cuMemFree_v2) X(cuMemFreeAsync) X(cuMemFreeAsync_ptsz) X(cuMemGetInfo_v2) X(cuCtxDestroy)   \
+  X(cuCtxDestroy_v2) X(cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxRelease_v2)
 // clang-format on
 
 extern "C" {

@@ -28,7 +28,7 @@ class Transition {
 std::uint32_t Behind(const GpuState& gpu, const Worker& worker) {
   if (gpu.heavy.load(std::memory_order_relaxed) != 0) return UINT32_MAX;
   return worker.marks -
-         progress_marks[gpu.index][&worker - gpu.workers].passed.load(std::memory_order_relaxed);
+         pinned->marks[gpu.index][&worker - gpu.workers].passed.load(std::memory_order_relaxed);
 }
 
 bool LaunchedInto(const Worker& worker, cuda::Stream stream) {

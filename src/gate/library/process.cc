@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 #include <cerrno>
 #include <cstdarg>
@@ -14,8 +16,7 @@
 namespace divvy::gate {
 
 ProcessState process;
-alignas(4096) ProgressMark progress_marks[kDevices][kThreads];
-HoldWord holds[kDevices];
+PinnedWords* pinned;
 
 namespace {
 
@@ -23,6 +24,13 @@ enum Phase : std::uint32_t { kUnseen = 0, kJoining = 1, kJoined = 2, kOff = 3 };
 
 pthread_key_t thread_key;
 thread_local int own_thread;  // its number and one; 0: none yet
+
+// A timed launch takes microseconds, and a stream is held for no more than 2 ms and the watch's
+// round.
+constexpr int kLockPauses = 1'000;
+constexpr long kLockPauseNs = 100'000;
+// Memory that was pinned in a context before this one, where the driver keeps it so.
+constexpr auto kAlreadyRegistered = static_cast<cuda::Result>(712);
 
 std::uint64_t Number(const char* name, std::uint64_t otherwise) {
   const char* text = getenv(name);
@@ -39,7 +47,7 @@ JobClass ClassByName(const char* name) {
   if (strcmp(name, "latency") == 0) return JobClass::kLatency;
   if (strcmp(name, "batch") == 0) return JobClass::kBatch;
   if (strcmp(name, "log") == 0) return JobClass::kLog;
-  Say("DIVVY_CLASS=%s: must be latency or batch; this job is not gated", name);
+  Say("DIVVY_CLASS=%s: must be latency, batch or log; this job is not gated", name);
   return JobClass::kNone;
 }
 
@@ -60,6 +68,17 @@ void ReleaseThread(void* number) {
   process.thread_taken[index].store(0, std::memory_order_release);
 }
 
+// Without it there is nothing that the GPU and we could tell each other by.
+void MapPinned() {
+  if (process.settings.job.job_class == JobClass::kNone) return;
+  void* const memory =
+      mmap(nullptr, sizeof(PinnedWords), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  pinned = memory == MAP_FAILED ? nullptr : static_cast<PinnedWords*>(memory);
+  if (pinned != nullptr) return;
+  Say("no memory to be shared with the GPU: %s; this job is not gated", strerror(errno));
+  process.settings.job.job_class = JobClass::kNone;
+}
+
 void AfterForkInChild() {
   // Threads, slot and pinned memory stayed with the parent. A child that uses CUDA itself joins
   // anew.
@@ -68,6 +87,8 @@ void AfterForkInChild() {
     memset(static_cast<void*>(&gpu), 0, sizeof gpu);
   }
   DropLog();
+  if (pinned != nullptr) munmap(pinned, sizeof *pinned);
+  MapPinned();
   for (std::atomic<std::uint32_t>& taken : process.thread_taken) taken.store(0);
   own_thread = 0;
   pthread_setspecific(thread_key, nullptr);
@@ -97,6 +118,7 @@ void Configure() {
     const bool loaded = process.known.Load(ops, error, sizeof error);
     if (error[0] != '\0') Say("%s%s", error, loaded ? "" : "; kernels are learned as they run");
   }
+  MapPinned();
   pthread_key_create(&thread_key, ReleaseThread);
   pthread_atfork(nullptr, nullptr, AfterForkInChild);
 }
@@ -119,7 +141,7 @@ void PrepareBatch(const Driver& driver, GpuState& gpu) {
   const bool on_device = gpu.board_on_gpu != 0;
   gpu.mode.store(on_device ? GateMode::kDevice : GateMode::kHost);
   gpu.interval_ns.store(kMarkerIntervalNs);
-  PrepareTiming(driver, gpu);
+  PrepareTiming(driver, gpu, /*may_hold=*/false);
   if (!on_device) {
     for (cuda::Event& event : gpu.host_marks)
       driver.cuEventCreate(&event, cuda::kEventDisableTiming);
@@ -129,7 +151,7 @@ void PrepareBatch(const Driver& driver, GpuState& gpu) {
 }
 
 void PrepareLatency(const Driver& driver, GpuState& gpu) {
-  gpu.marks_on_gpu = MapForGpu(driver, progress_marks[gpu.index], sizeof progress_marks[gpu.index]);
+  gpu.marks_on_gpu = MapForGpu(driver, pinned->marks[gpu.index], sizeof pinned->marks[gpu.index]);
   gpu.mode.store(GateMode::kDevice);
   gpu.slot->openness.store(process.settings.openness, std::memory_order_relaxed);
 }
@@ -170,6 +192,8 @@ bool OpenAndJoin(const Driver& driver, GpuState& gpu) {
 
 void JoinGpu(const Driver& driver, GpuState& gpu) {
   const RelaxedCapture relaxed(driver);
+  gpu.context = nullptr;
+  if (driver.cuCtxGetCurrent != nullptr) driver.cuCtxGetCurrent(&gpu.context);
   if (process.settings.job.job_class == JobClass::kLog) {
     gpu.phase.store(JoinLog(driver, gpu) ? kJoined : kOff, std::memory_order_release);
     return;
@@ -250,6 +274,27 @@ __attribute__((destructor)) void AtExit() {
   }
 }
 
+// Nobody waits for the lock on a launch; here, before its events go, somebody has to. Not for ever:
+// it is taken over then from a thread that is stopped, which finds its events gone.
+void AwaitSamplingLock(GpuState& gpu) {
+  for (int i = 0; i < kLockPauses && gpu.sampling.exchange(1, std::memory_order_acquire) != 0;
+       ++i) {
+    const timespec pause{0, kLockPauseNs};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+// What was prepared to time kernels went with the context.
+void ForgetTiming(GpuState& gpu) {
+  AwaitSamplingLock(gpu);
+  for (Sample& sample : gpu.samples) sample = {};
+  gpu.samples_out = 0;
+  gpu.hold_on_gpu = 0;
+  gpu.clock_event = nullptr;
+  gpu.clock_ns = 0;
+  gpu.sampling.store(0, std::memory_order_release);
+}
+
 }  // namespace
 
 void Say(const char* format, ...) {
@@ -269,7 +314,7 @@ cuda::DevicePointer MapForGpu(const Driver& driver, void* memory, std::size_t by
   const cuda::Result registered = driver.cuMemHostRegister_v2(
       memory, bytes, cuda::kHostRegisterDeviceMap | cuda::kHostRegisterPortable);
   cuda::DevicePointer pointer = 0;
-  if (registered != cuda::kSuccess ||
+  if ((registered != cuda::kSuccess && registered != kAlreadyRegistered) ||
       driver.cuMemHostGetDevicePointer_v2(&pointer, memory, 0) != cuda::kSuccess)
     return 0;
   return pointer;
@@ -285,20 +330,29 @@ void ForgetGpu(cuda::Device device) {
     Leave(gpu.board, gpu.slot_index);
   }
   // The board stays mapped: the keeper may be looking at it.
-  for (Sample& sample : gpu.samples) sample = {};
-  gpu.samples_out = 0;
+  ForgetTiming(gpu);
   for (Worker& worker : gpu.workers) {
     worker.active = 0;
     worker.waiting = 0;
     worker.since_mark = worker.marks = worker.in_request = 0;
   }
-  for (ProgressMark& mark : progress_marks[device]) mark.passed = 0;
+  for (ProgressMark& mark : pinned->marks[device]) mark.passed = 0;
   gpu.active = 0;
   gpu.waiting = 0;
   gpu.heavy = 0;
   gpu.rest_until_ns = 0;
   gpu.open_at_ns = 0;
   gpu.phase.store(kUnseen, std::memory_order_release);
+}
+
+void ForgetContext(cuda::Context context) {
+  if (context == nullptr) return;
+  for (const GpuState& gpu : process.gpus) {
+    if (gpu.phase.load(std::memory_order_acquire) != kJoined || gpu.context != context) continue;
+    ForgetGpu(gpu.index);
+    // Its functions went as well, and their handles may come again for others.
+    if (process.log != nullptr) process.costs.ForgetKinds();
+  }
 }
 
 void ReadSettings() {

@@ -74,6 +74,7 @@ struct GpuState {
   std::atomic<std::uint32_t> interval_ns;  // between markers
   cuda::DevicePointer board_on_gpu;
   std::uint32_t multiprocessors;
+  cuda::Context context;  // in which it was joined: what was prepared goes with it
   char board_path[256];
 
   // Batch.
@@ -85,9 +86,10 @@ struct GpuState {
   std::atomic<std::uint32_t> samples_out;  // being timed; changed under the lock
 
   // Log: a stream is held until what is timed is all submitted, and an event whose time is known.
-  cuda::DevicePointer hold_on_gpu;           // its word in holds; 0: streams are not held
+  cuda::DevicePointer hold_on_gpu;           // its word in pinned; 0: streams are not held
   std::atomic<std::uint32_t> hold_number;    // of the last hold; over when its word says so
   std::atomic<std::uint64_t> held_since_ns;  // 0: nothing is held
+  OpsPace pace;                              // spent under the sampling lock
   cuda::Event clock_event;
   std::uint64_t clock_ns;
   std::uint64_t harvested_ns;  // when timings were last read after a wait; under the sampling lock
@@ -136,7 +138,6 @@ struct ProcessState {
   CostTable costs;
   KnownOps known;
   OpsLog* log;  // of a job of class log: set before its first GPU is joined
-  OpsPace pace;
   Coverage coverage;
   std::atomic<std::uint32_t> keeper_runs;
   std::atomic<std::uint32_t> keeper_bell;  // a futex
@@ -147,12 +148,18 @@ extern ProcessState process;
 struct alignas(64) ProgressMark {
   std::atomic<std::uint32_t> passed;
 };
-extern ProgressMark progress_marks[kDevices][kThreads];
 // Words that held streams wait for, a page each, written by the CPU.
 struct alignas(4096) HoldWord {
   std::atomic<std::uint32_t> over;
 };
-extern HoldWord holds[kDevices];
+// What the GPU reads and writes of ours. Shared memory: a fork makes private pages anew at their
+// next write, perhaps in the parent, while the GPU would go on with the old ones. There whenever
+// the job is of a class; a child has its own.
+struct PinnedWords {
+  alignas(4096) ProgressMark marks[kDevices][kThreads];
+  HoldWord holds[kDevices];
+};
+extern PinnedWords* pinned;
 
 // Reads the settings, once: before that, the job is of no class.
 void ReadSettings();
@@ -167,6 +174,8 @@ cuda::DevicePointer MapForGpu(const Driver& driver, void* memory, std::size_t by
 
 // The device's context is gone, and what was prepared in it: the next launch joins anew.
 void ForgetGpu(cuda::Device device);
+// Likewise for whichever GPU was joined in that context. Before the context goes.
+void ForgetContext(cuda::Context context);
 // Likewise its allocations, where they can be told from other devices'.
 void ForgetMemory();
 

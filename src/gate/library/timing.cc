@@ -28,6 +28,18 @@ bool IsCollective(const char* name) {
          strstr(name, "ncclDevKernel") != nullptr;
 }
 
+// Lets every hold up to that one go. Never back: a thread that was stopped on its way here would
+// have the GPU wait again, for one that is over.
+void RaiseTo(GpuState& gpu, std::uint32_t number) {
+  std::atomic<std::uint32_t>& over = pinned->holds[gpu.index].over;
+  std::uint32_t before = over.load(std::memory_order_relaxed);
+  // By their distance, as the GPU compares them: numbers wrap.
+  while (static_cast<std::int32_t>(number - before) > 0 &&
+         !over.compare_exchange_weak(before, number, std::memory_order_release,
+                                     std::memory_order_relaxed)) {
+  }
+}
+
 // Holds the stream until Release, so that what is submitted meanwhile runs without gaps: on an idle
 // GPU a pair of events would measure how long the CPU takes to launch. False if it cannot be.
 bool Hold(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
@@ -97,9 +109,17 @@ void Harvest(const Driver& driver, GpuState& gpu) {
 }  // namespace
 
 void ReleaseHold(GpuState& gpu) {
-  gpu.held_since_ns.store(0, std::memory_order_relaxed);
-  holds[gpu.index].over.store(gpu.hold_number.load(std::memory_order_relaxed),
-                              std::memory_order_release);
+  const std::uint32_t number = gpu.hold_number.load(std::memory_order_relaxed);
+  std::uint64_t since = gpu.held_since_ns.load(std::memory_order_relaxed);
+  gpu.held_since_ns.compare_exchange_strong(since, 0, std::memory_order_relaxed);
+  RaiseTo(gpu, number);
+}
+
+void ReleaseHeldSince(GpuState& gpu, std::uint64_t since_ns) {
+  // Read before the exchange: once that is done, another hold may begin.
+  const std::uint32_t number = gpu.hold_number.load(std::memory_order_relaxed);
+  if (gpu.held_since_ns.compare_exchange_strong(since_ns, 0, std::memory_order_acq_rel))
+    RaiseTo(gpu, number);
 }
 
 Described Describe(const Driver& driver, const GpuState& gpu, const LaunchShape& shape,
@@ -133,7 +153,7 @@ Described Describe(const Driver& driver, const GpuState& gpu, const LaunchShape&
   return described;
 }
 
-std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu) {
+std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu, bool may_hold) {
   for (Sample& sample : gpu.samples) {
     if (driver.cuEventCreate(&sample.begin, 0) != cuda::kSuccess ||
         driver.cuEventCreate(&sample.end, 0) != cuda::kSuccess)
@@ -142,10 +162,10 @@ std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu) {
   cuda::Stream stream = nullptr;
   if (driver.cuStreamCreate(&stream, cuda::kStreamNonBlocking) != cuda::kSuccess) return 0;
   const bool logs = process.settings.job.job_class == JobClass::kLog;
-  if (logs) {
-    holds[gpu.index].over.store(0);
-    gpu.hold_number.store(0);
-    gpu.hold_on_gpu = MapForGpu(driver, &holds[gpu.index], sizeof holds[gpu.index]);
+  if (may_hold) {
+    // Its numbers go on where they were in an earlier context.
+    HoldWord& hold = pinned->holds[gpu.index];
+    gpu.hold_on_gpu = MapForGpu(driver, &hold, sizeof hold);
     if (!Hold(driver, gpu, stream)) gpu.hold_on_gpu = 0;
   }
   const std::uint64_t before = NowNs();
@@ -154,7 +174,7 @@ std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu) {
     driver.cuEventRecord(gpu.samples[i].end, stream);
   }
   const std::uint64_t recorded = NowNs();
-  ReleaseHold(gpu);
+  if (gpu.hold_on_gpu != 0) ReleaseHold(gpu);
   driver.cuStreamSynchronize(stream);
   float least = 1.0F;
   for (int i = 0; i < kEmptyPairs; ++i) {
@@ -173,7 +193,7 @@ std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu) {
 Sample* BeginSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, const Timed& timed) {
   if (gpu.sampling.exchange(1, std::memory_order_acquire) != 0) return nullptr;
   Sample& sample = gpu.samples[gpu.next_sample % kSamples];
-  if (timed.kind == nullptr || process.pace.Spend(NowNs(), timed.first)) {
+  if (timed.kind == nullptr || gpu.pace.Spend(NowNs(), timed.first)) {
     if (gpu.next_sample % 16 == 0 || sample.timed.cost != nullptr) Harvest(driver, gpu);
     const bool free = sample.timed.cost == nullptr && sample.begin != nullptr;
     const bool held = free && timed.kind != nullptr && Hold(driver, gpu, stream);

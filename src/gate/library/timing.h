@@ -17,16 +17,20 @@ Described Describe(const Driver& driver, const GpuState& gpu, const LaunchShape&
 
 // Makes the events with which kernels are timed, and finds out how much longer than its kernel a
 // pair of them measures. Returns what recording a pair costs the caller, in nanoseconds.
-std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu);
+// `may_hold`: streams are held meanwhile and later, if the driver can; REQUIRES: somebody watches
+// for holds that last too long.
+std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu, bool may_hold);
 
 // Begins to time a launch; null if another thread is at it, all events are in use, or the pace does
 // not allow it. Whoever gets one ends it after the launch.
 Sample* BeginSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, const Timed& timed);
 void EndSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, Sample& sample);
 
-// Lets a stream go that is held while a kernel is being submitted. Any thread: the one that holds
-// it may itself be stopped, in the driver, by one that waits for the stream.
+// Lets a stream go that is held while a kernel is being submitted: by the thread that holds it.
 void ReleaseHold(GpuState& gpu);
+// Likewise by any other, if it is still the hold that began then: the thread that holds it may
+// itself be stopped, in the driver, by one that waits for the stream.
+void ReleaseHeldSince(GpuState& gpu, std::uint64_t since_ns);
 
 // Under the kernel log, after a wait: reads the timings that are ready, since nothing else may
 // come. Does nothing for jobs of other classes.
