@@ -54,7 +54,8 @@ bool ComplainOfUnknownCommand(const CLI::App& app) {
 }
 
 // Takes what follows "--" off the command line of `divvy run` or `divvy profile --ops` and
-// returns it. It is another program's, of which CLI11 would make options, lists and commands of ours.
+// returns it. It is another program's, of which CLI11 would make options, lists and commands of
+// ours.
 std::vector<std::string> TakeJob(int& argc, char** argv) {
   bool run = false;
   for (int i = 1; i < argc; ++i) {
