@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +27,6 @@
 #include "measure/runs_plan.h"
 #include "run_gpu.h"
 #include "run_watch.h"
-#include "table.h"
 #include "text_file.h"
 
 namespace divvy::app {

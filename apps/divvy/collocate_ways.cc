@@ -90,7 +90,7 @@ std::string PlainName(std::string_view text) {
     options.sm_percent = rows[i].share;
     auto sharing = ShareGpu(options, gpu.nvml);
     if (!sharing) return Fail(sharing.error());
-    if (!sharing->line.starts_with("MPS")) {
+    if (!sharing->by_mps) {
       way.impossible = sharing->line;
       return {};
     }

@@ -25,6 +25,7 @@ const char* Variable(const char* name) {
 
 // What makes a client of MPS behave by its class, whosever the daemon is.
 void AddClientSettings(const RunOptions& options, Sharing& sharing) {
+  sharing.by_mps = true;
   sharing.environment["CUDA_MPS_CLIENT_PRIORITY"] = options.latency ? "0" : "1";
   // A client of MPS has two ways into the GPU unless it asks for more, and a program with many
   // streams then queues behind itself. Many more cost every kernel on the GPU a little, and a

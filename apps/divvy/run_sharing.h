@@ -14,7 +14,8 @@ namespace divvy::app {
 // side by side, or by taking turns.
 struct Sharing {
   std::string line;  // For the user: which, and why.
-  std::optional<MpsUse> mps;
+  bool by_mps = false;
+  std::optional<MpsUse> mps;  // Our part in the daemon, where it is one of ours.
   // Nothing takes a variable away.
   std::map<std::string, std::optional<std::string>> environment;
 };

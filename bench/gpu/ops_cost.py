@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """What logging kernels costs a training job: alone, under `divvy profile --ops`, under torch.profiler.
 
-    bench/gpu/ops_cost.py run   --divvy build/release/apps/divvy/divvy --out ops.jsonl [--rounds 5] [--models resnet50 lstm]
+    bench/gpu/ops_cost.py run   --divvy build/release/apps/divvy/divvy --out ops.jsonl [--rounds 5] [--models resnet50 lstm-lm]
     bench/gpu/ops_cost.py table ops.jsonl
     bench/gpu/ops_cost.py train resnet50 [--profiler]       one job, which prints RESULT {json}
 
 Each run is a process of its own; the ways take turns, in another order each round, and a way is held against the plain
 run of the same round. Steps are timed after a warm-up, between two synchronisations, in blocks. torch.profiler records
-CPU and CUDA activities around the same steps; what it takes to end is told apart and not counted. Weights and data are
-random.
+CPU and CUDA activities around the same steps; what it takes to end is told apart and not counted. Models are those of
+models.py, with random weights and data.
 """
 
 import argparse
@@ -23,81 +23,9 @@ import time
 
 WAYS = ("plain", "ops", "profiler")
 # Batch, steps to warm up, steps to time, steps a block.
-SIZES = {"resnet50": (64, 20, 150, 10), "lstm": (128, 30, 300, 20)}
+SIZES = {"resnet50": (64, 20, 150, 10), "lstm-lm": (128, 30, 300, 20)}
 MOST_SLOWDOWN = 0.02  # of `divvy profile --ops`
 MOST_OF_PROFILER = 0.1  # its slowdown by that of torch.profiler
-
-
-def make_resnet50(nn):
-    """He's network of 50 layers, with the stride in the 3x3 convolutions."""
-
-    def convolution(inputs, outputs, size, stride=1):
-        return [nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False), nn.BatchNorm2d(outputs)]
-
-    class Bottleneck(nn.Module):
-        def __init__(self, inputs, width, stride):
-            super().__init__()
-            outputs = 4 * width
-            self.path = nn.Sequential(*convolution(inputs, width, 1), nn.ReLU(inplace=True),
-                                      *convolution(width, width, 3, stride), nn.ReLU(inplace=True),
-                                      *convolution(width, outputs, 1))
-            same = stride == 1 and inputs == outputs
-            self.short = nn.Identity() if same else nn.Sequential(*convolution(inputs, outputs, 1, stride))
-            self.activation = nn.ReLU(inplace=True)
-
-        def forward(self, x):
-            return self.activation(self.path(x) + self.short(x))
-
-    layers = [*convolution(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for stage, blocks in enumerate((3, 4, 6, 3)):
-        width = 64 << stage
-        for block in range(blocks):
-            layers.append(Bottleneck(inputs, width, 2 if stage > 0 and block == 0 else 1))
-            inputs = 4 * width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
-
-
-def make_lstm(nn):
-    """A word model of the size that is usual for the Penn Treebank: the next word of each of 35."""
-
-    class WordModel(nn.Module):
-        def __init__(self, words=10000, width=1500):
-            super().__init__()
-            self.embedding = nn.Embedding(words, width)
-            self.lstm = nn.LSTM(width, width, num_layers=2, batch_first=True)
-            self.output = nn.Linear(width, words)
-
-        def forward(self, x):
-            return self.output(self.lstm(self.embedding(x))[0]).flatten(0, 1)
-
-    return WordModel()
-
-
-def make_job(name, batch, device):
-    """A function that takes one step."""
-    import torch
-    from torch import nn
-
-    torch.manual_seed(1)
-    if name == "resnet50":
-        model, data = make_resnet50(nn), torch.randn(batch, 3, 224, 224)
-        target = torch.randint(0, 1000, (batch,))
-    else:
-        model, data = make_lstm(nn), torch.randint(0, 10000, (batch, 35))
-        target = torch.randint(0, 10000, (batch * 35,))
-    model, data, target = model.to(device).train(), data.to(device), target.to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-    half = torch.autocast("cuda", torch.float16) if device == "cuda" else contextlib.nullcontext()
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        with half:
-            loss = nn.functional.cross_entropy(model(data).float(), target)
-        loss.backward()
-        optimizer.step()
-
-    return step
 
 
 def profiler_or_nothing(wanted, device):
@@ -109,6 +37,7 @@ def profiler_or_nothing(wanted, device):
 
 
 def train(args):
+    import models
     import torch
 
     batch, warm_up, steps, block = SIZES[args.model]
@@ -116,7 +45,7 @@ def train(args):
     if device_is_cuda := args.device == "cuda":
         torch.backends.cudnn.benchmark = True
     wait = torch.cuda.synchronize if device_is_cuda else lambda: None
-    step = make_job(args.model, batch, args.device)
+    step = models.training_step(args.model, batch, args.device)
     for _ in range(min(warm_up, steps)):
         step()
     wait()

@@ -2,7 +2,6 @@
 #include <nghttp2/nghttp2.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <array>
 #include <chrono>
@@ -24,6 +23,7 @@
 #include "net/http2.h"
 #include "net/loop.h"
 #include "net/stream.h"
+#include "net/test_grpc_messages.h"
 
 namespace divvy::net {
 namespace {
@@ -118,12 +118,6 @@ class RawClient final : public Http2Owner {
   bool broken = false;
 };
 
-std::string Framed(const std::string& message, char flag = 0) {
-  std::string framed(MessagePrefix(message.size()).view());
-  framed[0] = flag;
-  return framed + message;
-}
-
 constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 // What a client sends for one unary call, byte by byte, with these settings.
@@ -137,21 +131,6 @@ std::string WrittenCall(const std::string& method, const std::string& settings =
                            method + "\x41\x01t\x5f\x10" + "application/grpc";
   return std::string(kPreface) + frame(settings, 4, 0, 0) + frame(head, 1, 4, 1) +
          frame(Framed("hello"), 0, 1, 1);
-}
-
-std::string Compressed(const std::string& text, bool gzip) {
-  z_stream state{};
-  EXPECT_EQ(deflateInit2(&state, 6, Z_DEFLATED, gzip ? 31 : 15, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string to(deflateBound(&state, text.size()) + 32, '\0');
-  std::string from = text;
-  state.next_in = reinterpret_cast<Bytef*>(from.data());
-  state.avail_in = static_cast<uInt>(from.size());
-  state.next_out = reinterpret_cast<Bytef*>(to.data());
-  state.avail_out = static_cast<uInt>(to.size());
-  EXPECT_EQ(deflate(&state, Z_FINISH), Z_STREAM_END);
-  to.resize(to.size() - state.avail_out);
-  deflateEnd(&state);
-  return to;
 }
 
 std::string Pattern(std::size_t size, std::uint64_t seed) {
@@ -208,94 +187,6 @@ class GrpcTest : public testing::Test {
   std::unique_ptr<GrpcServer> server;
   std::unique_ptr<GrpcClient> client;
 };
-
-TEST(GrpcWire, TimeoutsOfAllUnitsAndOnlyThose) {
-  const std::vector<std::pair<std::string, std::optional<Duration>>> cases{
-      {"1H", hours(1)},
-      {"2M", std::chrono::minutes(2)},
-      {"3S", seconds(3)},
-      {"4m", milliseconds(4)},
-      {"5u", std::chrono::microseconds(5)},
-      {"99999999n", Duration(99999999)},
-      {"0n", Duration(0)},
-      {"99999999H", hours(24 * 365 * 10)},
-      {"", {}},
-      {"5", {}},
-      {"m", {}},
-      {"123456789m", {}},
-      {"-1m", {}},
-      {"1 m", {}},
-      {"1h", {}},
-      {"1.5S", {}}};
-  for (const auto& [text, expected] : cases) EXPECT_EQ(ParseGrpcTimeout(text), expected) << text;
-
-  EXPECT_EQ(FormatGrpcTimeout(Duration(0)), "0n");
-  EXPECT_EQ(FormatGrpcTimeout(Duration(99'999'999)), "99999999n");
-  // Rounded up: a deadline that the server keeps must not be before the client's.
-  EXPECT_EQ(FormatGrpcTimeout(Duration(100'000'001)), "100001u");
-  EXPECT_EQ(ParseGrpcTimeout(FormatGrpcTimeout(hours(100'000))), hours(24 * 365 * 10));
-}
-
-TEST(GrpcWire, MessagesOfStatusesSurviveHeaders) {
-  EXPECT_EQ(EncodeGrpcMessage("a b%\n\xc3\xa4"), "a b%25%0A%C3%A4");
-  std::string all;
-  for (int c = 0; c < 256; ++c) all += static_cast<char>(c);
-  EXPECT_EQ(DecodeGrpcMessage(EncodeGrpcMessage(all)), all);
-  EXPECT_EQ(DecodeGrpcMessage("100% %4 %zz %"), "100% %4 %zz %");
-  EXPECT_LE(EncodeGrpcMessage(std::string(10'000, '\n')).size(), 4096U);
-}
-
-TEST(GrpcWire, MessagesComeWholeHoweverTheyAreCut) {
-  const std::string bytes = Framed("one") + Framed("") + Framed(Compressed("three", true), 1);
-  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
-    MessageReader reader(100);
-    reader.set_encoding(GrpcEncoding::kGzip);
-    std::vector<std::string> got;
-    for (std::string_view part :
-         {std::string_view(bytes).substr(0, cut), std::string_view(bytes).substr(cut)}) {
-      while (true) {
-        const MessageReader::Taken taken = reader.Take(part);
-        ASSERT_EQ(taken.status.code, GrpcCode::kOk) << taken.status.message;
-        if (!taken.message) break;
-        got.emplace_back(taken.message->view());
-      }
-      EXPECT_TRUE(part.empty());
-    }
-    EXPECT_EQ(got, (std::vector<std::string>{"one", "", "three"})) << cut;
-    EXPECT_FALSE(reader.in_message());
-  }
-}
-
-TEST(GrpcWire, MessagesThatCannotBeAreRefused) {
-  const std::string thousand = Compressed(std::string(1000, 'x'), false);
-  const std::string small = Compressed("x", false);
-  struct Case {
-    std::string bytes;
-    GrpcEncoding encoding;
-    GrpcCode code;
-  };
-  const std::vector<Case> cases{
-      {Framed(std::string(101, 'x')), GrpcEncoding::kIdentity, GrpcCode::kResourceExhausted},
-      {Framed(std::string(100, 'x')), GrpcEncoding::kIdentity, GrpcCode::kOk},
-      {Framed(thousand, 1), GrpcEncoding::kDeflate, GrpcCode::kResourceExhausted},
-      {Framed(Compressed(std::string(101, 'x'), false), 1), GrpcEncoding::kDeflate,
-       GrpcCode::kResourceExhausted},
-      {Framed(Compressed(std::string(100, 'x'), false), 1), GrpcEncoding::kDeflate, GrpcCode::kOk},
-      {Framed(small, 1), GrpcEncoding::kIdentity, GrpcCode::kInternal},
-      {Framed(small, 1), GrpcEncoding::kGzip, GrpcCode::kInternal},
-      {Framed(small.substr(0, small.size() - 1), 1), GrpcEncoding::kDeflate, GrpcCode::kInternal},
-      {Framed(small + "x", 1), GrpcEncoding::kDeflate, GrpcCode::kInternal},
-      {Framed("", 1), GrpcEncoding::kDeflate, GrpcCode::kInternal},
-      {Framed("x", 2), GrpcEncoding::kIdentity, GrpcCode::kInternal}};
-  for (const Case& c : cases) {
-    MessageReader reader(100);
-    reader.set_encoding(c.encoding);
-    std::string_view bytes = c.bytes;
-    const MessageReader::Taken taken = reader.Take(bytes);
-    EXPECT_EQ(taken.status.code, c.code) << taken.status.message << " " << &c - cases.data();
-    EXPECT_EQ(taken.message.has_value(), c.code == GrpcCode::kOk);
-  }
-}
 
 TEST_F(GrpcTest, AnswersOfAllSizesComeBackAsTheyWent) {
   Serve();
