@@ -147,7 +147,7 @@ TEST(PartitionsTest, MpsSharesAreMigSizes) {
     percents.push_back(ThreadPercentage(partition.share, 1));
   }
   EXPECT_THAT(sizes, ElementsAre("16sm", "32sm", "60sm", "64sm", "132sm"));
-  EXPECT_THAT(percents, ElementsAre(12, 24, 45, 48, 100));
+  EXPECT_THAT(percents, ElementsAre(13, 25, 46, 49, 100));
   EXPECT_EQ(ThreadPercentage(0.25, 1), 25);
   EXPECT_EQ(ThreadPercentage(33.0 / 132, 1), 25);
   EXPECT_EQ(ThreadPercentage(0.5, 2), 25);

@@ -35,7 +35,7 @@ struct Partition {
 [[nodiscard]] Result<Partition> FindSize(const gpu::GpuModel& kind, std::string_view word);
 
 // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of each of `processes` that have `share` of the SMs together.
-// The driver rounds up to SMs that go together, so this rounds down: 12 % of 132 SMs are 16.
+// The driver rounds down to SMs that go together, so this rounds up: 13 % of 132 SMs are 16.
 [[nodiscard]] int ThreadPercentage(double share, int processes);
 
 // Sizes, smallest first, as numbers of cores: of those that get the same number, the smallest, with

@@ -173,7 +173,10 @@ bool Machine::Join(bool low_priority, int percentage) {
     process.pid = getpid();
     for (File::Gpu& gpu : file_->gpus) gpu.clients[i].low_priority = mps && low_priority ? 1 : 0;
     usable_sms_ = spec().sms;
-    if (mps) usable_sms_ = std::max(1, (spec().sms * percentage + 99) / 100);
+    // SMs go in pairs, and of a pair that is not whole a client has nothing.
+    if (mps && percentage < 100) {
+      usable_sms_ = std::max(std::min(2, spec().sms), spec().sms * percentage / 100 / 2 * 2);
+    }
     return true;
   }
   return false;
