@@ -90,9 +90,9 @@ Result<MeasureSource> WorkerSource(const MeasureOptions& options) {
                                                       : stem};
   const auto program = FindWorkerProgram(options.worker);
   if (!program) return Fail(program.error());
+  const std::string named = options.engine.empty() ? "torch" : options.engine;
   const auto engine =
-      synthetic ? Result<std::string>("synthetic")
-                : FindEngine(options.engine.empty() ? "torch" : options.engine, options.engines);
+      synthetic ? Result<std::string>("synthetic") : FindEngine(named, options.engines);
   if (!engine) return Fail(engine.error());
   source.command = {*program,
                     "--model",
@@ -120,6 +120,8 @@ Result<MeasureSource> WorkerSource(const MeasureOptions& options) {
   }
   for (const std::string& input : inputs) words.insert(words.end(), {"--input", input});
   for (const std::string& output : outputs) words.insert(words.end(), {"--output", output});
+  // Nothing else is asked for here, and recording every batch takes a GPU the longest time of all.
+  if (!synthetic && named == "torch") words.insert(words.end(), {"--option", "warmup=powers"});
   for (const std::string& option : options.engine_options) {
     words.insert(words.end(), {"--option", option});
   }

@@ -9,7 +9,9 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <cstdio>
+#include <exception>
 #include <map>
+#include <string>
 #include <utility>
 
 namespace divvy::torch_engine {
@@ -31,6 +33,13 @@ struct Entry {
   std::vector<at::Tensor> answers;  // Pinned.
   std::unique_ptr<at::cuda::CUDAGraph> graph;
 };
+
+// The line that says what went wrong: the interpreter's errors begin with where.
+std::string Reason(const std::string& text) {
+  const std::size_t at = text.find("RuntimeError: ");
+  const std::size_t begin = at == std::string::npos ? 0 : at;
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
 
 at::Tensor Pinned(const at::Tensor& like) {
   return at::empty(like.sizes(), like.options().device(at::kCPU).pinned_memory(true));
@@ -70,13 +79,13 @@ struct GraphCache::State {
       entry.outputs = forward(entry.inputs);
       graph->capture_end();
       entry.graph = std::move(graph);
-    } catch (const c10::Error& error) {
+    } catch (const std::exception& error) {
       // Not worth a failure: the module waits for the GPU in its middle, or allocates by hand.
       std::fprintf(stderr, "divvy torch engine: runs without CUDA graphs: %s\n",
-                   error.what_without_backtrace());
+                   Reason(error.what()).c_str());
       try {
         graph->capture_end();  // Leaves the capture, whatever it thinks of it.
-      } catch (const c10::Error&) {
+      } catch (const std::exception&) {
       }
       record = false;
     }
@@ -112,7 +121,11 @@ GraphCache::GraphCache(at::Device device, bool record, Forward forward) {
 
 GraphCache::~GraphCache() {
   const c10::cuda::CUDAGuard guard(state_->device);
-  state_->stream.synchronize();
+  try {
+    state_->stream.synchronize();
+  } catch (const std::exception&) {
+    // The GPU has failed, and whoever ran into that knows.
+  }
   state_.reset();
 }
 

@@ -1,6 +1,7 @@
 #include "model.h"
 
 #include <ATen/Parallel.h>
+#include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
 #include <array>
@@ -76,6 +77,21 @@ std::vector<at::Tensor> ToTensors(const c10::IValue& value) {
   return tensors;
 }
 
+// Numbers that tracing wrote down as tensors, as it does in arithmetic with sizes, belong to the
+// host: loading to a GPU takes them along, and every use as a size would then wait for the GPU,
+// which no CUDA graph can record. Tensors without dimensions mix with those of any device.
+void KeepNumbersOnHost(torch::jit::Block* block) {
+  for (torch::jit::Node* const node : block->nodes()) {
+    for (torch::jit::Block* const inner : node->blocks()) KeepNumbersOnHost(inner);
+    if (node->kind() != c10::prim::Constant || !node->hasAttribute(c10::attr::value)) continue;
+    if (node->kindOf(c10::attr::value) != torch::jit::AttributeKind::t) continue;
+    const at::Tensor number = node->t(c10::attr::value);
+    if (number.dim() != 0 || number.device().is_cpu()) continue;
+    node->t_(c10::attr::value, number.cpu());
+    node->output()->inferTypeFrom(node->t(c10::attr::value));
+  }
+}
+
 // Graphs are recorded for each number of items up to here; beyond, for powers of two.
 constexpr std::int64_t kAllSizes = 64;
 
@@ -100,10 +116,15 @@ void Settings::Set(const std::string& key, const std::string& value) {
     optimize = ReadSwitch(key, value);
   } else if (key == "graphs") {
     graphs = ReadSwitch(key, value);
+  } else if (key == "warmup") {
+    if (value != "all" && value != "powers") {
+      throw BadInput("option warmup=" + value + ": must be all or powers");
+    }
+    warm_all = value == "all";
   } else if (key == "half") {
     half = ReadSwitch(key, value);
   } else {
-    throw BadInput("option '" + key + "' is unknown: there are optimize, graphs and half");
+    throw BadInput("option '" + key + "' is unknown: there are optimize, graphs, warmup and half");
   }
 }
 
@@ -116,7 +137,10 @@ Model::Model(Settings settings)
   }
   for (const Spec& spec : settings_.inputs) ToTorch(spec);
   for (const Spec& spec : settings_.outputs) ToTorch(spec);
-  if (settings_.threads > 0) at::set_num_threads(settings_.threads);
+  // A GPU's worker only copies: threads that spin between copies would take the cores of others.
+  if (settings_.threads > 0 || !device_.is_cpu()) {
+    at::set_num_threads(std::max(settings_.threads, 1));
+  }
   Load();
   if (!device_.is_cpu()) {
     at::globalContext().setBenchmarkCuDNN(true);  // Shapes are few, and come again.
@@ -136,6 +160,11 @@ void Model::Load() {
     const std::string why = error.what_without_backtrace();
     throw BadInput("cannot load " + settings_.artifact + ": " + why.substr(0, why.find('\n')));
   }
+  for (const torch::jit::Module& part : module_.modules()) {
+    for (const torch::jit::Method& method : part.get_methods()) {
+      KeepNumbersOnHost(method.graph()->block());
+    }
+  }
   const c10::FunctionSchema& schema = module_.get_method("forward").function().getSchema();
   const std::size_t wanted = schema.arguments().size() - 1;  // Without self.
   std::size_t needed = 0;
@@ -153,8 +182,8 @@ void Model::Load() {
 }
 
 void Model::WarmUp() {
-  const bool records = graphs_ != nullptr && settings_.graphs;
-  for (const std::int64_t items : WarmUpSizes(settings_.max_batch, records)) {
+  const bool all = graphs_ != nullptr && settings_.graphs && settings_.warm_all;
+  for (const std::int64_t items : WarmUpSizes(settings_.max_batch, all)) {
     std::vector<at::Tensor> inputs;
     for (const Spec& spec : settings_.inputs) {
       inputs.push_back(at::zeros(ShapeOf(spec, items), ToTorch(spec)));

@@ -35,7 +35,9 @@ struct Settings {
   // Options of the command line.
   bool optimize = true;  // optimize=off: neither frozen nor optimized.
   bool graphs = true;    // graphs=off: no CUDA graphs.
-  bool half = false;     // half=on: the weights are turned to FP16 after loading.
+  // warmup=powers: only batches of powers of two before the first request, as a profile measures.
+  bool warm_all = true;
+  bool half = false;  // half=on: the weights are turned to FP16 after loading.
 
   // Throws BadInput for an unknown key or a value that is neither on nor off.
   void Set(const std::string& key, const std::string& value);
