@@ -56,8 +56,8 @@ std::optional<Duration> Board::Fastest(ModelId model, int items) const {
   std::optional<Duration> fastest;
   for (const Group& group : groups(model)) {
     if (!group.takes(items)) continue;
-    const Duration estimate = group.Estimate(items);
-    if (!fastest || estimate < *fastest) fastest = estimate;
+    const Duration typical = group.Typical(items);
+    if (!fastest || typical < *fastest) fastest = typical;
   }
   return fastest;
 }

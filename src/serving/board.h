@@ -37,9 +37,11 @@ struct Group {
   bool takes(int items) const { return !replicas.empty() && items <= table->max_batch(); }
   bool has_idle() const { return idle_head != kNobody; }
 
-  // What a batch is expected to take, error learned so far included.
+  // What a batch takes, by what has been learned so far: at most (but for one in twenty), and
+  // typically. Promises go by the former; a request is without hope when the latter is too long.
   // REQUIRES: takes(items).
-  Duration Estimate(int items) const { return error.Correct((*table)(items)); }
+  Duration Estimate(int items) const { return error.AtMost((*table)(items)); }
+  Duration Typical(int items) const { return error.Typically((*table)(items)); }
 
   // The most items whose batch is expected to take no longer than `time`; 0 if none.
   int ItemsWithin(Duration time) const;
@@ -65,8 +67,8 @@ class Board {
   // Since when its lanes have been waiting. REQUIRES: it is in its group's idle list.
   TimePoint idle_since(ReplicaId replica) const { return place(replica).idle_since; }
 
-  // The shortest time in which any replica that is up answers so many items;
-  // nothing when none takes them.
+  // The shortest time in which any replica that is up typically answers so many items; nothing when
+  // none takes them.
   [[nodiscard]] std::optional<Duration> Fastest(ModelId model, int items) const;
 
   // The wait until a replica begins what is queued now: no less than its queue.

@@ -123,9 +123,22 @@ void Dispatcher::RefuseQueued(ReplicaId id, SlotIndex slot, TimePoint now) {
 }
 
 bool Dispatcher::Hopeless(const Replica& replica, const Request& request, TimePoint now) const {
-  if (!late_) return now + replica.group->Estimate(request.batch) > request.deadline;
+  if (!late_) return now + replica.group->Typical(request.batch) > request.deadline;
   const auto fastest = board_.Fastest(request.model, request.batch);
   return !fastest || now + *fastest > request.deadline;
+}
+
+// True when nobody is sure to answer `request` in time, but `group` typically would, and as soon as
+// anybody. Refused, it would be late for sure; and only batches that run teach what they take.
+bool Dispatcher::WorthATry(const Group& group, const Request& request, TimePoint now) const {
+  const Duration left = request.deadline - now;
+  const Duration typical = group.Typical(request.batch);
+  if (typical > left) return false;
+  if (!late_) return true;
+  return std::ranges::all_of(board_.groups(request.model), [&](const Group& other) {
+    return !other.takes(request.batch) ||
+           (other.Estimate(request.batch) > left && other.Typical(request.batch) >= typical);
+  });
 }
 
 // True when `request` may join `batch` on a lane of `replica` that starts now.
@@ -135,7 +148,9 @@ bool Dispatcher::Admits(const Replica& replica, const Batch& batch, const Reques
   const int items = batch.items + request.batch;
   if (items > group.table->max_batch()) return false;
   const TimePoint end = now + group.Estimate(items);
-  if (batch.items == 0) return !options_.shed || end <= request.deadline;
+  if (batch.items == 0) {
+    return !options_.shed || end <= request.deadline || WorthATry(group, request, now);
+  }
   if (end > batch.deadline) return false;
   if (end <= request.deadline) return true;
   // Where nothing is shed, one that is late anyway may come along.
@@ -208,7 +223,8 @@ std::size_t Dispatcher::FirstToServe(const Replica& replica, TimePoint now) cons
   for (std::size_t i = 0; i < window_.size(); ++i) {
     const Request& request = pool_[window_[i]].request;
     if (fits(window_[i])) {
-      const auto within = std::min<std::int64_t>(items, group.ItemsWithin(request.deadline - now));
+      const auto within =
+          std::clamp<std::int64_t>(group.ItemsWithin(request.deadline - now), request.batch, items);
       if (yield(static_cast<int>(within)) >= wanted) return i;
     }
     items -= request.batch;
@@ -228,7 +244,7 @@ int Dispatcher::Form(ReplicaId id, TimePoint now) {
     if (!Admits(replica, batch, request, now)) continue;
     forming_.push_back(window_[i]);
     batch.items += request.batch;
-    if (now + group.Estimate(batch.items) <= request.deadline) {
+    if (options_.shed || now + group.Estimate(batch.items) <= request.deadline) {
       batch.deadline = std::min(batch.deadline, request.deadline);
     }
     if (!options_.merge || batch.items == group.table->max_batch()) break;
@@ -401,7 +417,7 @@ void Dispatcher::Expire(TimePoint now) {
 Duration Dispatcher::QueuedWork(const Replica& replica) const {
   const RequestQueue& queue = queues_[replica.queue];
   const Group& group = *replica.group;
-  if (!options_.merge) return group.error.Correct(queue.work());
+  if (!options_.merge) return group.error.AtMost(queue.work());
   const int most = group.table->max_batch();
   const auto rest = static_cast<int>(queue.items() % most);
   const Duration full = queue.items() / most * group.Estimate(most);

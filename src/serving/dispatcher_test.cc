@@ -224,6 +224,27 @@ TEST(DispatcherTest, EstimatesFollowAWorkerThatIsSlowerThanItsProfile) {
   harness.Submit(999, now, 14);
   EXPECT_EQ(harness.RefusalOf(999), Refusal::kHopeless);
 
+  // It may have been late each time in twenty only: then what is neither sure nor hopeless is tried.
+  Harness noisy(SmallAndLarge(), "divvy");
+  now = 0;
+  for (std::uint64_t tag = 1; tag <= 400; ++tag, now += 100) {
+    noisy.Submit(tag, now, 1000, 4);  // 34 ms on the small one.
+    noisy.Finish(0, now + (tag % 10 == 0 ? 80 : 34));
+    noisy.Submit(1000 + tag, now, 20, 4);  // 9 ms on the large one.
+    noisy.Finish(1, now + (tag % 10 == 0 ? 18 : 9));
+  }
+  EXPECT_GT(noisy.dispatcher().board().groups(ModelId{})[1].error.factor(), 1.35);
+  noisy.Submit(9001, now, 12, 4);
+  EXPECT_EQ(noisy.starts.back().tags, std::vector<std::uint64_t>{9001});
+  EXPECT_EQ(noisy.starts.back().lane, LaneId{1});
+  // Alone: with another it would take longer than typical.
+  noisy.Submit(9002, now, 12.5, 3);
+  noisy.Submit(9003, now, 12.5, 1);
+  noisy.Finish(1, now + 1);
+  EXPECT_EQ(noisy.starts.back().tags, std::vector<std::uint64_t>{9002});
+  noisy.Submit(9004, now + 1, 8, 4);
+  EXPECT_EQ(noisy.RefusalOf(9004), Refusal::kHopeless);
+
   Harness exact(Equal(1), "divvy");
   for (std::uint64_t tag = 1; tag <= 50; ++tag) {
     exact.Submit(tag, 10.0 * static_cast<double>(tag), 1000);
