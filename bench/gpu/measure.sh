@@ -37,7 +37,7 @@ export_model() { # FAMILY
   [[ -e $out/$1.json ]] || $python "$here/models.py" export "$1" --to "$out/$1.pt" --type $type >"$out/$1.json"
 }
 
-words() { # KEY of FAMILY's description, one word a line
+words() { # FAMILY: what tells `divvy profile` of its inputs and outputs, one word a line
   $python -c 'import json, sys; print("\n".join(json.load(open(sys.argv[1]))["options"]))' "$out/$1.json" | sed 's/^--output$/--output-tensor/'
 }
 

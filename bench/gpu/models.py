@@ -17,7 +17,7 @@ import time
 import torch
 from torch import nn
 
-TYPES = {"FP32": torch.float32, "FP16": torch.float16, "BF16": torch.bfloat16, "INT64": torch.int64}
+TYPES = {"FP32": torch.float32, "FP16": torch.float16, "BF16": torch.bfloat16, "INT64": torch.int64, "UINT8": torch.uint8}
 
 
 class Encoder(nn.Module):
@@ -97,12 +97,23 @@ class Recommender(nn.Module):
         return self.top(torch.cat([x, products[:, self.pairs[0], self.pairs[1]]], 1))
 
 
+class OfPixels(nn.Module):
+    """A vision model that takes pixels as cameras give them, a byte each, and scales them itself."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, image):
+        return self.model((image.to(next(self.model.parameters()).dtype) - 127.5) / 64)
+
+
 def vision(name, classes=1000, size=224):
     def make():
         import torchvision
-        return getattr(torchvision.models, name)(weights=None, num_classes=classes)
+        return OfPixels(getattr(torchvision.models, name)(weights=None, num_classes=classes))
     # Inputs of an item: name, type (None: the model's own), dims, and for whole numbers what they are below; outputs.
-    return make, [("image", None, [3, size, size], None)], [("scores", [classes])]
+    return make, [("image", "UINT8", [3, size, size], 256)], [("scores", [classes])]
 
 
 def tokens(make, length, words, outputs):
@@ -129,8 +140,8 @@ FAMILIES = {
 def items(inputs, batch, device, dtype):
     return [
         torch.randn(batch, *dims, device=device, dtype=dtype) if below is None
-        else torch.randint(below, (batch, *dims), device=device)
-        for _, _, dims, below in inputs
+        else torch.randint(below, (batch, *dims), device=device, dtype=TYPES[kind])
+        for _, kind, dims, below in inputs
     ]
 
 
@@ -157,20 +168,28 @@ def export(a):
     }))
 
 
-def train(a):
-    make, inputs, _ = FAMILIES[a.family]
+def training_step(family, batch, device):
+    """A function that takes one step."""
+    make, inputs, _ = FAMILIES[family]
     torch.manual_seed(1)
-    model = make().to(a.device).train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9 if a.family != "dlrm" else 0.0)
-    batch = items(inputs, a.batch, a.device, torch.float32)
-    cuda = a.device.startswith("cuda")
+    model = make().to(device).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9 if family != "dlrm" else 0.0)
+    data = items(inputs, batch, device, torch.float32)
+    cuda = device.startswith("cuda")
 
     def step():
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", torch.bfloat16) if cuda else contextlib.nullcontext():
-            loss = model(*batch).float().square().mean()
+            loss = model(*data).float().square().mean()
         loss.backward()
         optimizer.step()
+
+    return step
+
+
+def train(a):
+    step = training_step(a.family, a.batch, a.device)
+    cuda = a.device.startswith("cuda")
 
     def wait():
         if cuda:
@@ -183,13 +202,15 @@ def train(a):
     if a.barrier:
         sys.stdin.readline()
     begin, done = time.perf_counter(), 0
+    said = begin
     while done < a.steps if a.steps else time.perf_counter() - begin < a.seconds:
         step()
         done += 1
         # So that launches do not run ahead without bound, and what is said is done.
-        if done % 8 == 0:
+        if done % 8 == 0 or time.perf_counter() - said > 0.2:
             wait()
             print("step", done, flush=True)
+            said = time.perf_counter()
     wait()
     seconds = time.perf_counter() - begin
     print("RESULT", json.dumps({"steps": done, "seconds": round(seconds, 4), "steps_per_s": round(done / seconds, 4)}), flush=True)

@@ -7,8 +7,9 @@
 
 Cuts: PARIS' (with our routing, and with ELSA), one worker on the whole GPU, seven equal ones (with first-idle routing as
 usual, and with ours). What `divvy simulate` foretells from the same profile stands beside what was measured through
-`divvy serve` and `divvy bench`. The SLO is 1.5 times what the largest batch takes on the partition --slo-on (PARIS was
-evaluated with that of a whole GPU, on eight of them; on one GPU nothing but the whole could keep it). Sizes of requests are
+`divvy serve` and `divvy bench`. The SLO is --slo-factor times what the largest batch takes on the partition --slo-on (PARIS was
+evaluated with that of a whole GPU, on eight of them; on one GPU nothing but the whole could keep it). Planner and router aim
+at --margin of it: a profile knows neither the way from the client nor what the host does in between. Sizes of requests are
 log-normal. Without --artifact workers are synthetic: that rehearses the script, no more.
 """
 
@@ -21,8 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-CUTS = [("paris", "divvy"), ("paris", "elsa"), ("homogeneous-7g", "fifs"), ("homogeneous-7g", "divvy"),
-        ("homogeneous-1g", "fifs"), ("homogeneous-1g", "divvy")]
+CUTS = ["paris/divvy", "paris/elsa", "homogeneous-7g/divvy", "homogeneous-1g/divvy", "homogeneous-7g/fifs", "homogeneous-1g/fifs"]
 
 
 def sizes(a):
@@ -30,17 +30,17 @@ def sizes(a):
 
 
 def slo_ms(a):
-    """1.5 x the largest batch on the partition named."""
+    """A multiple of the largest batch on the partition named."""
     with open(a.profile) as file:
         rows = [row for row in csv.DictReader(file) if row["model"] == a.model and row["partition"] == a.slo_on]
     if not rows:
         raise SystemExit(f"serve_cuts.py: {a.profile} has nothing of {a.model} on {a.slo_on}")
-    return round(1.5 * float(min(rows, key=lambda row: abs(int(row["batch"]) - a.largest))["latency_ms"]), 3)
+    return round(a.slo_factor * float(min(rows, key=lambda row: abs(int(row["batch"]) - a.largest))["latency_ms"]), 3)
 
 
-def fleet(a, slo, rate):
+def fleet(a, slo):
     model = {"name": a.model, "profile": os.path.abspath(a.profile), "slo": f"{slo}ms",
-             "load": {"rate": rate, "batch": {"lognormal": sizes(a)}}}
+             "load": {"rate": 1, "batch": {"lognormal": sizes(a)}}}
     serve = json.loads(a.serve)
     if a.artifact:
         serve["artifact"] = os.path.abspath(a.artifact)
@@ -86,11 +86,12 @@ class Served:
         self.process.wait(60)
 
 
-def measured(a, http, slo, begin):
-    batch = "lognormal:{median},{sigma},{max}".format(**sizes(a))
-    words = [f"{a.divvy}/divvy", "bench", f"http://{http}", "--search", "--percentile", "95", "--resolution", str(a.resolution),
-             "--duration", f"{a.seconds}s", "--warmup", "500ms", "--slo", f"{slo}ms", "--batch", batch, "--rate", f"{begin:.0f}",
-             "--connections", "256", "-o", "json"]
+def measured(a, path, http, slo, begin):
+    clients = f"{path}.clients"
+    with open(clients, "w") as file:
+        file.write(fleet(a, slo).replace('"rate": 1,', f'"rate": {begin:.0f},'))
+    words = [f"{a.divvy}/divvy", "bench", f"http://{http}", "--fleet", clients, "--search", "--percentile", "95",
+             "--resolution", str(a.resolution), "--duration", f"{a.seconds}s", "--warmup", "500ms", "--connections", "256", "-o", "json"]
     return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
@@ -99,14 +100,15 @@ def run(a):
     with tempfile.TemporaryDirectory(prefix="divvy-cuts-") as folder, open(a.out, "a") as out:
         path = os.path.join(a.keep or folder, f"{a.model}.yaml")
         with open(path, "w") as file:
-            file.write(fleet(a, slo, 1))
-        for plan, route in CUTS:
+            file.write(fleet(a, round(a.margin * slo, 3)))
+        for plan, route in (cut.split("/") for cut in a.cuts):
             rate, partitions = foretold(a, path, plan, route)
             with Served(a, path, plan, route) as served:
-                found = measured(a, served.http, slo, max(1, 0.7 * rate))
-            line = {"model": a.model, "slo_ms": slo, "plan": plan, "route": route, "partitions": partitions, "on": a.on,
+                found = measured(a, path, served.http, slo, max(1, 0.6 * rate))
+            line = {"model": a.model, "slo_ms": slo, "margin": a.margin, "plan": plan, "route": route, "partitions": partitions, "on": a.on,
                     "synthetic": not a.artifact, "foretold_rps": rate, "measured_rps": found["highest_rate_per_s"],
-                    "missed_rps": found["missed_rate_per_s"], "note": a.note}
+                    "missed_rps": found["missed_rate_per_s"], "note": a.note,
+                    "probes": [{key: probe.get(key) for key in ("rate_per_s", "held", "sent", "in_time", "refused", "late")} for probe in found["probes"]]}
             print(json.dumps(line), file=out, flush=True)
             print(f"{a.model} {plan} {route} {' '.join(partitions)}: foretold {rate:.0f}/s, measured {line['measured_rps'] or 0:.0f}/s", flush=True)
 
@@ -136,6 +138,9 @@ def main():
     one.add_argument("--kind", default="H200-141GB")
     one.add_argument("--on", default="mps", choices=["mps", "cpu", "mig"])
     one.add_argument("--slo-on", default="64sm", help="partition whose time for the largest batch makes the SLO")
+    one.add_argument("--slo-factor", type=float, default=2.7, help="the SLO by that time")
+    one.add_argument("--margin", type=float, default=0.75, help="of the SLO: what planner and router aim at")
+    one.add_argument("--cuts", nargs="+", default=CUTS, metavar="PLAN/ROUTE")
     one.add_argument("--median", type=float, default=6)
     one.add_argument("--largest", type=int, default=32)
     one.add_argument("--seconds", type=float, default=3, help="of a probe")
