@@ -8,8 +8,8 @@
 Cuts: PARIS' (with our routing, and with ELSA), one worker on the whole GPU, seven equal ones (with first-idle routing as
 usual, and with ours). What `divvy simulate` foretells from the same profile stands beside what was measured through
 `divvy serve` and `divvy bench`. The SLO is --slo-factor times what the largest batch takes on the partition --slo-on (PARIS was
-evaluated with that of a whole GPU, on eight of them; on one GPU nothing but the whole could keep it). Planner and router aim
-at --margin of it: a profile knows neither the way from the client nor what the host does in between. Sizes of requests are
+evaluated with that of a whole GPU, on eight of them; on one GPU nothing but the whole could keep it). Planner and
+ELSA aim at --margin of it: a profile knows neither the way from the client nor what the host does in between. Sizes of requests are
 log-normal. Without --artifact workers are synthetic: that rehearses the script, no more.
 """
 
@@ -49,6 +49,19 @@ def fleet(a, slo):
     return json.dumps({"gpus": {"kind": a.kind, "count": 1}, "models": [model]})  # JSON is YAML.
 
 
+def planned(a, path, slo, policy):
+    """The file of a plan that aims at a part of the SLO."""
+    with open(path, "w") as file:
+        file.write(fleet(a, round(a.margin * slo, 3)))
+    plan = f"{path}.{policy}.plan"
+    words = [f"{a.divvy}/divvy", "plan", path, "--policy", policy, "--no-compare", "--save", plan]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    # 1: the plan has no room for the largest requests, and is written all the same.
+    if done.returncode not in (0, 1) or not os.path.exists(plan):
+        raise SystemExit(f"serve_cuts.py: {' '.join(words)}: {done.stderr}")
+    return plan
+
+
 def foretold(a, path, plan, route):
     words = [f"{a.divvy}/divvy", "simulate", path, "--plan", plan, "--route", route, "--bounded", "--requests", "50000", "-o", "json"]
     answer = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
@@ -60,7 +73,7 @@ class Served:
     """`divvy serve`, until its workers are up; ended at the end."""
 
     def __init__(self, a, path, plan, route):
-        self.log = open(f"{path}.{plan}.{route}.log", "w+")
+        self.log = open(f"{plan}.{route}.log", "w+")
         words = [f"{a.divvy}/divvy", "serve", path, "--plan", plan, "--route", route, "--on", a.on, "--log", "json",
                  "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", *a.serve_options.split()]
         self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -86,31 +99,34 @@ class Served:
         self.process.wait(60)
 
 
-def measured(a, path, http, slo, begin):
-    clients = f"{path}.clients"
-    with open(clients, "w") as file:
-        file.write(fleet(a, slo).replace('"rate": 1,', f'"rate": {begin:.0f},'))
-    words = [f"{a.divvy}/divvy", "bench", f"http://{http}", "--fleet", clients, "--search", "--percentile", "95",
-             "--resolution", str(a.resolution), "--duration", f"{a.seconds}s", "--warmup", "500ms", "--connections", "256", "-o", "json"]
-    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+def measured(a, http, slo, begin):
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as clients:  # A fleet's SLO is judged, and not sent along.
+        clients.write(fleet(a, slo).replace('"rate": 1,', f'"rate": {begin:.0f},'))
+        clients.flush()
+        words = [f"{a.divvy}/divvy", "bench", f"http://{http}", "--fleet", clients.name, "--search", "--percentile", "95",
+                 "--resolution", str(a.resolution), "--duration", f"{a.seconds}s", "--warmup", "500ms", "--connections", "256", "-o", "json"]
+        return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
 def run(a):
     slo = slo_ms(a)
     with tempfile.TemporaryDirectory(prefix="divvy-cuts-") as folder, open(a.out, "a") as out:
         path = os.path.join(a.keep or folder, f"{a.model}.yaml")
-        with open(path, "w") as file:
-            file.write(fleet(a, round(a.margin * slo, 3)))
-        for plan, route in (cut.split("/") for cut in a.cuts):
+        for policy, route in (cut.split("/") for cut in a.cuts):
+            plan = planned(a, path, slo, policy)
+            # ELSA takes the smallest partition that is just in time; ours keeps room as it has learned, and refuses.
+            aim = slo if route == "divvy" else round(a.margin * slo, 3)
+            with open(path, "w") as file:
+                file.write(fleet(a, aim))
             rate, partitions = foretold(a, path, plan, route)
             with Served(a, path, plan, route) as served:
-                found = measured(a, path, served.http, slo, max(1, 0.6 * rate))
-            line = {"model": a.model, "slo_ms": slo, "margin": a.margin, "plan": plan, "route": route, "partitions": partitions, "on": a.on,
-                    "synthetic": not a.artifact, "foretold_rps": rate, "measured_rps": found["highest_rate_per_s"],
-                    "missed_rps": found["missed_rate_per_s"], "note": a.note,
+                found = measured(a, served.http, slo, max(1, 0.6 * rate))
+            line = {"model": a.model, "slo_ms": slo, "aim_ms": aim, "margin": a.margin, "plan": policy, "route": route,
+                    "partitions": partitions, "on": a.on, "synthetic": not a.artifact, "foretold_rps": rate,
+                    "measured_rps": found["highest_rate_per_s"], "missed_rps": found["missed_rate_per_s"], "note": a.note,
                     "probes": [{key: probe.get(key) for key in ("rate_per_s", "held", "sent", "in_time", "refused", "late")} for probe in found["probes"]]}
             print(json.dumps(line), file=out, flush=True)
-            print(f"{a.model} {plan} {route} {' '.join(partitions)}: foretold {rate:.0f}/s, measured {line['measured_rps'] or 0:.0f}/s", flush=True)
+            print(f"{a.model} {policy} {route} {' '.join(partitions)}: foretold {rate:.0f}/s, measured {line['measured_rps'] or 0:.0f}/s", flush=True)
 
 
 def table(a):
@@ -139,7 +155,7 @@ def main():
     one.add_argument("--on", default="mps", choices=["mps", "cpu", "mig"])
     one.add_argument("--slo-on", default="64sm", help="partition whose time for the largest batch makes the SLO")
     one.add_argument("--slo-factor", type=float, default=2.7, help="the SLO by that time")
-    one.add_argument("--margin", type=float, default=0.75, help="of the SLO: what planner and router aim at")
+    one.add_argument("--margin", type=float, default=0.75, help="of the SLO: what planner and ELSA aim at")
     one.add_argument("--cuts", nargs="+", default=CUTS, metavar="PLAN/ROUTE")
     one.add_argument("--median", type=float, default=6)
     one.add_argument("--largest", type=int, default=32)
