@@ -19,6 +19,7 @@
 #include "plan_fleet_report.h"
 #include "planning.h"
 #include "text_file.h"
+#include "workload/jobs_file.h"
 
 namespace divvy::app {
 namespace {
@@ -27,6 +28,7 @@ struct Options {
   std::optional<std::string> fleet;
   std::optional<std::string> policy;  // Nothing: the fleet's own.
   std::string save;
+  std::optional<std::string> jobs;  // Jobs file: what could run in what is left.
   OutputFormat format = OutputFormat::kTable;
   bool no_compare = false;
 };
@@ -129,6 +131,18 @@ void Deliver(Invocation& invocation, const Options& options, const PlanReport& r
   if (options.format == OutputFormat::kTable) fmt::print("\nwrote {}\n", options.save);
 }
 
+Result<workload::JobsFile> LoadJobs(const std::string& path, const gpu::GpuModel& gpu) {
+  const auto text = ReadText(path);
+  if (!text) return Fail(text.error());
+  auto file = workload::ParseJobs(*text, NameOfInput(path));
+  if (file && file->gpu != gpu.name) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: its jobs were measured on {}, and the fleet has {}",
+                            NameOfInput(path), file->gpu, gpu.name));
+  }
+  return file;
+}
+
 void Run(Invocation& invocation, const Options& options) {
   constexpr std::string_view kSubcommands[] = {"show", "check", "export", "import"};
   if (!options.fleet) {
@@ -145,7 +159,18 @@ void Run(Invocation& invocation, const Options& options) {
   }
   const auto planner = ChosenPlanner(options, **loaded);
   if (!planner) return Complain(invocation, planner.error());
-  Deliver(invocation, options, MakeReport(**loaded, **planner, !options.no_compare));
+  std::optional<workload::JobsFile> jobs;
+  if (options.jobs) {
+    auto read = LoadJobs(*options.jobs, *(*loaded)->problem.gpu);
+    if (!read) return Complain(invocation, read.error());
+    jobs = std::move(*read);
+  }
+  PlanReport report = MakeReport(**loaded, **planner, !options.no_compare);
+  if (jobs && report.chosen.deployment) {
+    report.leftovers = planner::JobsInLeftovers((*loaded)->problem, *report.chosen.deployment,
+                                                jobs->jobs, jobs->gpu_power_w);
+  }
+  Deliver(invocation, options, report);
 }
 
 std::string PlanFooter() {
@@ -160,7 +185,8 @@ std::string PlanFooter() {
          "Examples:\n"
          "  divvy plan fleet.yaml                       the fleet's own policy, and how others do\n"
          "  divvy plan fleet.yaml --save plan.yaml      for divvy apply\n"
-         "  divvy plan fleet.yaml --policy paris -o json\n";
+         "  divvy plan fleet.yaml --policy paris -o json\n"
+         "  divvy plan fleet.yaml --jobs jobs.yaml      and where training could run beside it\n";
 }
 
 }  // namespace
@@ -173,13 +199,16 @@ void AddPlanFleet(CLI::App& plan, Invocation& invocation) {
       ->type_name("NAME");
   plan.add_option("--save", options->save, "Plan file to write; - prints the plan alone")
       ->type_name("OUT");
+  plan.add_option("--jobs", options->jobs,
+                  "Jobs file: say where these could run in what the plan leaves")
+      ->type_name("JOBS");
   plan.add_flag("--no-compare", options->no_compare, "Leave the other planners out");
   AddOutputOption(plan, options->format);
   plan.footer(PlanFooter());
   // Options fall through to this command from its subcommands, where they would be
   // taken and do nothing.
   for (CLI::App* subcommand : plan.get_subcommands({})) {
-    for (const char* name : {"FLEET", "--policy", "--save", "--no-compare", "--output"}) {
+    for (const char* name : {"FLEET", "--policy", "--save", "--jobs", "--no-compare", "--output"}) {
       subcommand->excludes(plan.get_option(name));
     }
   }

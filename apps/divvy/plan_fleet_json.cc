@@ -81,6 +81,28 @@ Json RivalToJson(const Rival& rival) {
           {"max_utilization", OrNull(attempt.fullest)}};
 }
 
+Json SpeedToJson(const planner::ExpectedSpeed& speed) {
+  return {{"expected", speed.speed}, {"low", speed.low}, {"high", speed.high}};
+}
+
+Json LeftoverToJson(const gpu::GpuModel& gpu, const planner::LeftoverAdvice& job) {
+  Json json = {{"job", job.job}, {"free", nullptr}, {"beside", nullptr}};
+  if (job.free) {
+    json["free"] = {{"gpu", job.free->gpu},
+                    {"profile", gpu.profile(job.free->instance.profile).name},
+                    {"start", job.free->instance.start},
+                    {"speed", SpeedToJson(job.free->speed)}};
+  } else {
+    json["why_not"] = job.why_not;
+  }
+  if (job.beside) {
+    json["beside"] = {{"gpu", job.beside->gpu},
+                      {"busy", job.beside->busy},
+                      {"speed", SpeedToJson(job.beside->speed)}};
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string PlanToJson(const PlanReport& report) {
@@ -105,6 +127,12 @@ std::string PlanToJson(const PlanReport& report) {
   }
   json["baselines"] = Json::array();
   for (const Rival& rival : report.rivals) json["baselines"].push_back(RivalToJson(rival));
+  if (!report.leftovers.empty()) {
+    json["jobs"] = Json::array();
+    for (const planner::LeftoverAdvice& job : report.leftovers) {
+      json["jobs"].push_back(LeftoverToJson(*problem.gpu, job));
+    }
+  }
   json["notes"] = report.fleet.notes;
   return json.dump(2) + "\n";
 }

@@ -187,6 +187,36 @@ void WriteComparison(Out out, const PlanReport& report) {
   fmt::format_to(out, "{}", Table(rows, 1));
 }
 
+std::string RangeText(const planner::ExpectedSpeed& speed) {
+  return fmt::format("{:.2f} ({:.2f}-{:.2f})", speed.speed, speed.low, speed.high);
+}
+
+void WriteLeftovers(Out out, const PlanReport& report) {
+  std::vector<Row> rows = {{"JOB", "FREE INSTANCE", "SPEED", "OR BESIDE SERVICES", "SPEED"}};
+  for (const planner::LeftoverAdvice& job : report.leftovers) {
+    Row row = {job.job, "-", "-", "-", "-"};
+    if (job.free) {
+      row[1] = fmt::format("{} at {} of GPU {}",
+                           report.fleet.problem.gpu->profile(job.free->instance.profile).name,
+                           job.free->instance.start, job.free->gpu);
+      row[2] = RangeText(job.free->speed);
+    }
+    if (job.beside) {
+      row[3] = fmt::format("GPU {}, {:.0f} % busy", job.beside->gpu, 100 * job.beside->busy);
+      row[4] = RangeText(job.beside->speed);
+    }
+    rows.push_back(std::move(row));
+  }
+  fmt::format_to(out, "\nJobs in what is left\n{}", Table(rows, 2));
+  for (const planner::LeftoverAdvice& job : report.leftovers) {
+    if (!job.free) fmt::format_to(out, "  {}: {}.\n", job.job, job.why_not);
+  }
+  fmt::format_to(
+      out,
+      "  SPEED is expected, over that alone on a whole GPU. Beside services: under the "
+      "gate, where the cut is one\n  of MPS shares (divvy serve --on mps, divvy run).\n");
+}
+
 }  // namespace
 
 std::string DescribePlan(const PlanReport& report, gpu::Ink ink) {
@@ -198,6 +228,7 @@ std::string DescribePlan(const PlanReport& report, gpu::Ink ink) {
     WriteCut(out, report, ink);
     WriteModels(out, report);
     WriteReasons(out, report);
+    if (!report.leftovers.empty()) WriteLeftovers(out, report);
   }
   if (!report.rivals.empty()) WriteComparison(out, report);
   if (!report.fleet.notes.empty()) text += "\nNotes\n";

@@ -6,6 +6,7 @@
 
 #include "fleet_input.h"
 #include "gpu/strip.h"
+#include "planner/leftovers.h"
 #include "planning.h"
 
 namespace divvy::app {
@@ -20,7 +21,8 @@ struct Rival {
 struct PlanReport {
   const LoadedFleet& fleet;
   Attempt chosen;
-  std::vector<Rival> rivals = {};  // Empty when no comparison was asked for.
+  std::vector<Rival> rivals = {};                       // Empty when no comparison was asked for.
+  std::vector<planner::LeftoverAdvice> leftovers = {};  // Empty when no jobs were named.
 };
 
 // For a person: what was planned, the cut, each model, why, how others do, notes.

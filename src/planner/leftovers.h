@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/advice.h"
+#include "planner/deployment.h"
+#include "planner/problem.h"
+#include "workload/jobs_file.h"
+
+namespace divvy::planner {
+
+// How fast a job is expected to be somewhere, over its speed alone on a whole GPU, and one standard
+// error to either side.
+struct ExpectedSpeed {
+  double speed = 1;
+  double low = 1;
+  double high = 1;
+};
+
+// An instance that a deployment leaves room for.
+struct FreePlace {
+  std::size_t gpu = 0;
+  gpu::MigInstance instance = {};
+  ExpectedSpeed speed = {};
+};
+
+// A GPU whose services a job would run beside, under the gate: for cuts that are made of MPS
+// shares, which leave nothing free for ever.
+struct BesidePlace {
+  std::size_t gpu = 0;
+  double busy = 0;  // The share of the GPU's time that its services take, by the fleet's load.
+  ExpectedSpeed speed = {};
+};
+
+struct LeftoverAdvice {
+  std::string job;
+  Demand demand = {};
+  std::optional<FreePlace> free = {};
+  std::string why_not = {};  // When there is no `free`.
+  std::optional<BesidePlace> beside = {};
+};
+
+// Where jobs could run without taking anything from the models of a deployment: each in turn gets
+// the free instance in which it is expected to be fastest, of those that hold its memory. Idle
+// instances are free, and so are GPUs of the problem that the deployment does not use. `power_w` is
+// the board's limit, where known. One answer a job, in order.
+[[nodiscard]] std::vector<LeftoverAdvice> JobsInLeftovers(
+    const Problem& problem, const Deployment& deployment,
+    const std::vector<workload::CollocatedJob>& jobs, std::optional<double> power_w);
+
+}  // namespace divvy::planner
