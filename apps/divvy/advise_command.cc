@@ -82,7 +82,7 @@ void AddAdviseCommand(CLI::App& app, Invocation& invocation) {
                       "Measured collocations to learn from; else "
                       "~/.local/state/divvy/collocations.csv, if there is one");
   command->add_option("--keep", options->keep, "Share of its speed that each job should keep")
-      ->check(CLI::Range(0.01, 0.99).description(""))
+      ->check(NumberIn({0.01, 0.99}))
       ->capture_default_str();
   command->add_flag("--isolate", options->isolate, "Jobs must not see each other: MIG or nothing");
   AddOutputOption(*command, options->format);

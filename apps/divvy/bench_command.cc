@@ -149,7 +149,7 @@ void AddLoadOptions(CLI::App& command, BenchOptions& options) {
   command.add_option("--model", load.model, "Model to ask (default: the only one of the server)")
       ->type_name("NAME");
   command.add_option("--rate", load.rate, "Requests a second")
-      ->check(CLI::Range(1e-3, kHighestRate).description(""))
+      ->check(NumberIn({1e-3, kHighestRate}))
       ->type_name("N");
   command
       .add_option("--arrivals", load.arrivals,
@@ -214,11 +214,11 @@ void AddReportOptions(CLI::App& command, BenchOptions& options) {
   command
       .add_option("--percentile", options.percentile,
                   "Of requests that must be in time for a rate to be held")
-      ->check(CLI::Range(1.0, 99.999).description(""))
+      ->check(NumberIn({1.0, 99.999}))
       ->type_name("P")
       ->capture_default_str();
   command.add_option("--resolution", options.resolution, "Of the search, in percent")
-      ->check(CLI::Range(0.1, 100.0).description(""))
+      ->check(NumberIn({0.1, 100.0}))
       ->type_name("P")
       ->capture_default_str();
   command.add_option("--html", options.html, "Write a page with plots, which needs no network")

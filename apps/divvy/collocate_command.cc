@@ -43,13 +43,12 @@ struct CollocateOptions {
   std::string runs;  // Empty: the jobs file's name with .runs.csv.
   std::vector<std::string> modes;
   bool retry = false;
+  bool restart = false;
   std::string gpu;
   std::string library;
   std::string logs;
   std::string history;  // Empty: the user's own; "none": no file.
-  std::string html;
-  std::string prometheus;
-  std::string mlflow;
+  ExportPaths exports;
   OutputFormat format = OutputFormat::kTable;
 };
 
@@ -151,20 +150,12 @@ class Collocation {
       : options_(options), file_(std::move(file)), nvml_(nvml) {}
 
   [[nodiscard]] Result<void> Prepare() {
-    if (auto checked = CheckJobs(file_.jobs); !checked) {
-      return Fail(checked.error().code,
-                  fmt::format("{}: {}", NameOfInput(options_.jobs), checked.error().message));
-    }
+    if (auto checked = CheckJobs(file_.jobs, NameOfInput(options_.jobs)); !checked) return checked;
     path_ = options_.runs;
     if (path_.empty()) path_ = fs::path(options_.jobs).replace_extension(".runs.csv");
     logs_ =
         options_.logs.empty() ? fs::path(path_).replace_extension(".logs").string() : options_.logs;
-    std::error_code error;
-    fs::create_directories(logs_, error);
-    if (error) {
-      return Fail(ErrorCode::kUnavailable,
-                  fmt::format("cannot make the folder {}: {}", logs_, error.message()));
-    }
+    if (auto writable = CheckOutputs(); !writable) return writable;
     auto held = HeldRuns::Take(path_);
     if (!held) return Fail(held.error());
     held_.emplace(*std::move(held));
@@ -204,6 +195,20 @@ class Collocation {
   }
 
  private:
+  // All that is written at the end, or by and by: hours later is too late to hear of it.
+  [[nodiscard]] Result<void> CheckOutputs() const {
+    if (auto writable = CheckWritable("--runs", path_); !writable) return writable;
+    if (auto writable = MakeWritableFolder("--logs", logs_); !writable) return writable;
+    // The user's own need not be there to be had: then nothing is learned, and that is said.
+    if (!options_.history.empty() && options_.history != "none") {
+      std::error_code error;
+      const fs::path folder = fs::absolute(options_.history, error).parent_path();
+      if (auto made = MakeWritableFolder("--history", folder); !made) return made;
+      if (auto writable = CheckWritable("--history", options_.history); !writable) return writable;
+    }
+    return CheckExports(options_.exports);
+  }
+
   [[nodiscard]] Result<void> LoadRuns() {
     const auto text = ReadText(path_);
     if (!text && text.error().code != ErrorCode::kNotFound) return Fail(text.error());
@@ -229,12 +234,28 @@ class Collocation {
                     fmt::format("{}: {} is no job of {}{}", path_, Quoted(row.job),
                                 NameOfInput(options_.jobs), DidYouMean(row.job, names)));
       }
-      if (options_.retry && row.state != RunState::kDone) {
-        row.state = RunState::kOpen;
-        row.why.clear();
+      const bool again = options_.retry && row.state != RunState::kDone;
+      if (options_.restart || again) {
+        row = {.workload = row.workload, .mode = row.mode, .job = row.job, .share = row.share};
       }
+      if (auto same = CheckUnchanged(row); !same) return same;
     }
     return {};
+  }
+
+  // Runs of what the jobs file said before do not stand beside those of what it says now.
+  [[nodiscard]] Result<void> CheckUnchanged(const RunRow& row) const {
+    if (row.state != RunState::kDone) return {};
+    const CollocatedJob& job = JobOf(row);
+    const std::string changes =
+        measure::WhatChanged(row.made_with, measure::MadeWith(job, file_.run));
+    if (changes.empty()) return {};
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: workload {} is done, but {}:{} has another {} for its job {} now: "
+                            "run all anew with --restart, make another table with --runs FILE, or "
+                            "change it back",
+                            path_, Quoted(row.workload), NameOfInput(options_.jobs), job.line,
+                            changes, Quoted(row.job)));
   }
 
   [[nodiscard]] Result<void> Save() {
@@ -303,6 +324,7 @@ class Collocation {
       row.figures = outcome->jobs[next++];
       row.gpu = outcome->gpu;
       row.why.clear();
+      row.made_with = measure::MadeWith(JobOf(row), file_.run);
     }
     if (auto saved = Save(); !saved) return saved;
     return Remember(name);
@@ -380,22 +402,6 @@ class Collocation {
   CollocateFindings findings_;
 };
 
-[[nodiscard]] Result<void> Export(const CollocateOptions& options,
-                                  const CollocateFindings& findings) {
-  if (!options.html.empty()) {
-    if (auto saved = SaveText(options.html, FindingsPage(findings)); !saved) return saved;
-  }
-  if (!options.prometheus.empty()) {
-    if (auto saved = SaveText(options.prometheus, PrometheusText(findings)); !saved) return saved;
-  }
-  if (!options.mlflow.empty()) {
-    const auto now = std::chrono::floor<std::chrono::milliseconds>(
-        std::chrono::system_clock::now().time_since_epoch());
-    return SaveForMlflow(options.mlflow, findings, now.count());
-  }
-  return {};
-}
-
 void RunCollocate(const CollocateOptions& options, Invocation& invocation) {
   const auto text = ReadText(options.jobs);
   if (!text) return Complain(invocation, text.error());
@@ -419,7 +425,7 @@ void RunCollocate(const CollocateOptions& options, Invocation& invocation) {
   std::fwrite(shown.data(), 1, shown.size(), stdout);
   std::fprintf(stderr, "divvy: all runs are in %s, what the jobs printed in %s\n",
                collocation.path().c_str(), collocation.logs().c_str());
-  if (auto exported = Export(options, findings); !exported) {
+  if (auto exported = Export(options.exports, findings); !exported) {
     return Complain(invocation, exported.error());
   }
   if (!done) return Complain(invocation, done.error());
@@ -435,6 +441,7 @@ what they print how far they are (docs/formats/jobs.md).
 What is to be run, and what was found, stands in a CSV file (JOBS.runs.csv). Rows of one
 workload run together; rows with a state are done. So a run that was broken off goes on
 where it was, and a table of one's own, say of pairs and triples, is run as it is written.
+A jobs file that was changed since is refused; --restart runs all anew.
 
 Examples:
   divvy collocate jobs.yaml
@@ -457,6 +464,7 @@ void AddCollocateCommand(CLI::App& app, Invocation& invocation) {
                    "(default: all but mps-shares)")
       ->delimiter(',');
   command->add_flag("--retry", options->retry, "Run again what failed or could not be done");
+  command->add_flag("--restart", options->restart, "Run all of the table anew, also what is done");
   command->add_option("--gpu", options->gpu, "GPU to share: index, or UUID or its beginning");
   command->add_option("--library", options->library, "libdivvy_gate.so, if it is elsewhere");
   command->add_option("--logs", options->logs,
@@ -464,11 +472,12 @@ void AddCollocateCommand(CLI::App& app, Invocation& invocation) {
   command->add_option("--history", options->history,
                       "File that advice learns from, to add to; none: do not (default: "
                       "~/.local/state/divvy/collocations.csv)");
-  command->add_option("--html", options->html,
+  command->add_option("--html", options->exports.html,
                       "Write a page with timelines, which needs no network");
-  command->add_option("--prometheus", options->prometheus,
+  command->add_option("--prometheus", options->exports.prometheus,
                       "Write the figures for Prometheus' textfile collector");
-  command->add_option("--mlflow", options->mlflow, "Add the runs to this MLflow file store");
+  command->add_option("--mlflow", options->exports.mlflow,
+                      "Add the runs to this MLflow file store");
   AddOutputOption(*command, options->format);
   command->footer(kCollocateFooter);
   command->callback([options, &invocation] { RunCollocate(*options, invocation); });

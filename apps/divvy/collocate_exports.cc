@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -157,6 +158,28 @@ Result<void> SaveForMlflow(const std::string& folder, const CollocateFindings& f
                               "last_update_time: {}\nlifecycle_stage: active\nname: {}\n",
                               YamlText(at.string()), now_ms, experiment, now_ms,
                               YamlText("divvy collocate " + findings.title)));
+}
+
+Result<void> CheckExports(const ExportPaths& paths) {
+  for (const auto& [option, path] :
+       {std::pair{"--html", &paths.html}, {"--prometheus", &paths.prometheus}}) {
+    if (path->empty()) continue;
+    if (auto writable = CheckWritable(option, *path); !writable) return writable;
+  }
+  return paths.mlflow.empty() ? Result<void>{} : MakeWritableFolder("--mlflow", paths.mlflow);
+}
+
+Result<void> Export(const ExportPaths& paths, const CollocateFindings& findings) {
+  if (!paths.html.empty()) {
+    if (auto saved = SaveText(paths.html, FindingsPage(findings)); !saved) return saved;
+  }
+  if (!paths.prometheus.empty()) {
+    if (auto saved = SaveText(paths.prometheus, PrometheusText(findings)); !saved) return saved;
+  }
+  if (paths.mlflow.empty()) return {};
+  const auto now = std::chrono::floor<std::chrono::milliseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  return SaveForMlflow(paths.mlflow, findings, now.count());
 }
 
 }  // namespace divvy::app

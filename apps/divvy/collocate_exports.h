@@ -7,6 +7,17 @@
 
 namespace divvy::app {
 
+// Files and folders to write what was found to; empty: not there.
+struct ExportPaths {
+  std::string html = {};
+  std::string prometheus = {};
+  std::string mlflow = {};
+};
+
+// Whether that can be done, before the work begins: kInvalidArgument names the option.
+[[nodiscard]] Result<void> CheckExports(const ExportPaths& paths);
+[[nodiscard]] Result<void> Export(const ExportPaths& paths, const CollocateFindings& findings);
+
 // The figures as a file for Prometheus' textfile collector.
 [[nodiscard]] std::string PrometheusText(const CollocateFindings& findings);
 

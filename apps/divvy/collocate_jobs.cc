@@ -34,6 +34,7 @@ constexpr Duration kMostReady = std::chrono::minutes(15);
 constexpr Duration kMostStopping = std::chrono::seconds(10);
 constexpr Duration kLeastMoment = std::chrono::milliseconds(500);
 constexpr int kMostMoments = 240;
+constexpr double kLeastSeconds = 1e-6;
 
 TimePoint SteadyNow() {
   return TimePoint(std::chrono::duration_cast<Duration>(Clock::now().time_since_epoch()));
@@ -105,7 +106,8 @@ class Running {
     began_ = SteadyNow();
     // Nobody has a line for it: end of input, as from /dev/null.
     if (!job_.waits) close(std::exchange(input_, -1));
-    ready_ = !job_.ready;
+    started_ = job_.start_mark.empty();
+    ready_ = started_ && !job_.ready;
     return {};
   }
 
@@ -129,7 +131,8 @@ class Running {
         Hear(lines_.Rest());
         return;
       }
-      const std::string_view text(bytes.data(), static_cast<std::size_t>(got));
+      std::string text(bytes.data(), static_cast<std::size_t>(got));
+      if (!started_) LookForStart(text);
       logged_ += text.size();
       if (log_ >= 0 && logged_ <= kMostLogged) {
         const ssize_t kept = write(log_, text.data(), text.size());
@@ -171,7 +174,8 @@ class Running {
 
   // What it did; jobs that go on are measured in `from` to `to`.
   [[nodiscard]] Result<measure::JobFigures> Figures(TimePoint from, TimePoint to, bool by_itself) {
-    if (by_itself && ended_) figures_.seconds = Seconds(*ended_ - began_);
+    // Never none at all: speeds are ratios of it.
+    if (by_itself && ended_) figures_.seconds = std::max(Seconds(*ended_ - began_), kLeastSeconds);
     if (job_.progress) figures_.steps_per_s = steps_.Rate(from, to);
     if (job_.progress && !figures_.steps_per_s && !figures_.seconds) {
       return Failed(steps_.empty() ? "said nothing that its 'progress' matches"
@@ -209,6 +213,17 @@ class Running {
         std::max(figures_.host_mib.value_or(0), static_cast<double>(usage.ru_maxrss) / 1024);
   }
 
+  // Takes the mark out of `text`, where it is whole: it is written at once, before all else.
+  void LookForStart(std::string& text) {
+    const std::string mark = job_.start_mark + "\n";
+    const std::size_t at = text.find(mark);
+    if (at == std::string::npos) return;
+    text.erase(at, mark.size());
+    started_ = true;
+    began_ = ended_ ? std::min(heard_, *ended_) : heard_;  // Both may come with one look.
+    ready_ = !job_.ready;
+  }
+
   void Hear(const std::string& line) {
     if (line.empty()) return;
     if (job_.ready && job_.ready->Matches(line)) ready_ = true;
@@ -230,6 +245,7 @@ class Running {
   measure::StepCount steps_;
   measure::JobFigures figures_;
   std::size_t logged_ = 0;
+  bool started_ = false;  // It is the job that runs, not what leads to it.
   bool ready_ = false;
   TimePoint heard_{};  // What is being read came by then.
   TimePoint began_{};  // With its work: when started, or when told to.

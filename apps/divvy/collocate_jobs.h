@@ -21,7 +21,10 @@ struct TogetherJob {
   std::string directory;             // Empty: ours.
   // On top of ours; nothing takes one away.
   std::map<std::string, std::optional<std::string>> environment;
-  int inherited_fd = -1;                         // Stays open in the job; -1 for none.
+  int inherited_fd = -1;  // Stays open in the job; -1 for none.
+  // Not empty: a line that `command` prints when it becomes the job, having been something else
+  // before. The job's time counts from then on, and its log does not have the line.
+  std::string start_mark = {};
   std::optional<measure::LinePattern> ready;     // It is set up; without one it is so at once.
   bool waits = false;                            // Begins when a line comes on its standard input.
   std::optional<measure::LinePattern> progress;  // Steps so far.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/text_safety.h"
 #include "device/node.h"
 #include "device/nvml_library.h"
 #include "run_gpu.h"
@@ -52,8 +53,7 @@ std::string PlainName(std::string_view text) {
     if (text.empty()) return {};
     auto parsed = measure::LinePattern::Parse(text, numbers);
     if (!parsed) {
-      return Fail(ErrorCode::kInvalidArgument, fmt::format("job {} (line {}): {}: {}", job.name,
-                                                           job.line, key, parsed.error().message));
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", key, parsed.error().message));
     }
     pattern = *std::move(parsed);
     return {};
@@ -146,8 +146,10 @@ std::string PlainName(std::string_view text) {
   return {};
 }
 
-// Each through `divvy run`, as a user would.
-void UseGate(const std::vector<CollocatedJob>& jobs, const SharedGpu& gpu, PreparedWay& way) {
+// Each through `divvy run`, as a user would. What that takes to start is not the job's time: a
+// shell says when it is over and becomes the job.
+void UseGate(const std::vector<CollocatedJob>& jobs, const SharedGpu& gpu,
+             const std::string& run_id, PreparedWay& way) {
   std::error_code error;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", error);
   for (std::size_t i = 0; i < way.jobs.size(); ++i) {
@@ -156,7 +158,9 @@ void UseGate(const std::vector<CollocatedJob>& jobs, const SharedGpu& gpu, Prepa
                                       "run", "--class", latency ? "latency" : "batch"};
     if (!gpu.wanted.empty()) words.insert(words.end(), {"--gpu", gpu.wanted});
     if (!gpu.library.empty()) words.insert(words.end(), {"--library", gpu.library});
-    words.emplace_back("--");
+    way.jobs[i].start_mark = "divvy-start-" + run_id;
+    words.insert(words.end(),
+                 {"--", "/bin/sh", "-c", "echo \"$0\"; exec \"$@\"", way.jobs[i].start_mark});
     words.insert(words.end(), way.jobs[i].command.begin(), way.jobs[i].command.end());
     way.jobs[i].command = std::move(words);
   }
@@ -164,15 +168,20 @@ void UseGate(const std::vector<CollocatedJob>& jobs, const SharedGpu& gpu, Prepa
 
 }  // namespace
 
-Result<void> CheckJobs(const std::vector<CollocatedJob>& jobs) {
+Result<void> CheckJobs(const std::vector<CollocatedJob>& jobs, std::string_view file_name) {
   for (const CollocatedJob& job : jobs) {
+    std::string wrong;
+    std::error_code error;
     if (job.command.empty()) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("job {} (line {}) has no 'command', so it cannot be run; `divvy "
-                              "advise` does without",
-                              job.name, job.line));
+      wrong = "has no 'command', so it cannot be run; `divvy advise` does without";
+    } else if (!job.directory.empty() && !std::filesystem::is_directory(job.directory, error)) {
+      wrong = fmt::format("directory: {} is no folder; it is to run there", Quoted(job.directory));
+    } else if (auto prepared = Prepare(job, ""); !prepared) {
+      wrong = prepared.error().message;
     }
-    if (auto prepared = Prepare(job, ""); !prepared) return Fail(prepared.error());
+    if (wrong.empty()) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}:{}: job {}: {}", file_name, job.line, job.name, wrong));
   }
   return {};
 }
@@ -202,7 +211,7 @@ Result<PreparedWay> PrepareWay(const std::vector<measure::RunRow>& rows,
       done = UseMig(gpu, way);
       break;
     case SharingMode::kGate:
-      UseGate(jobs, gpu, way);
+      UseGate(jobs, gpu, run_id, way);
       break;
   }
   if (!done) return Fail(done.error());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -25,8 +26,10 @@ struct PreparedWay {
   std::string impossible;       // Why this cannot be done here; empty when it can.
 };
 
-// Whether every job can be run and read, as far as the file tells.
-[[nodiscard]] Result<void> CheckJobs(const std::vector<workload::CollocatedJob>& jobs);
+// Whether every job can be run and read, as far as one can tell without starting it; else
+// kInvalidArgument with "FILE:LINE: job NAME: what is wrong".
+[[nodiscard]] Result<void> CheckJobs(const std::vector<workload::CollocatedJob>& jobs,
+                                     std::string_view file_name);
 
 // `rows` are those of one workload, `jobs` what each of them runs. What they print goes to files in
 // `logs`. `run_id` marks every process. Errors are those of a wrong --gpu or of files; what this

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "base/text_safety.h"
+
 namespace divvy::app {
 
 void AddOutputOption(CLI::App& command, OutputFormat& format) {
@@ -16,6 +18,16 @@ void AddOutputOption(CLI::App& command, OutputFormat& format) {
           "table for people (default) or json for programs")
       ->check(CLI::IsMember({"table", "json"}).description(""))
       ->type_name("table|json");
+}
+
+CLI::Validator NumberIn(RealRange range) {
+  return CLI::Validator(
+      [range](const std::string& text) {
+        const auto number = ParseReal(text);
+        const bool inside = number && *number >= range.least && *number <= range.most;
+        return inside ? "" : fmt::format("{} is not {}", Quoted(text), Describe(range));
+      },
+      "");
 }
 
 void Complain(Invocation& invocation, const Error& error) {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/number.h"
 #include "base/result.h"
 #include "gpu/strip.h"
 
@@ -32,6 +33,10 @@ struct Invocation {
 
 // Adds `-o,--output table|json` to a command.
 void AddOutputOption(CLI::App& command, OutputFormat& format);
+
+// A check for options that take a number: nan and infinities, which CLI11's own check of a range
+// lets pass, are outside of any.
+[[nodiscard]] CLI::Validator NumberIn(RealRange range);
 
 // Writes "divvy: MESSAGE" to standard error and sets the exit status that fits
 // the error's code.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/number.h"
 #include "base/text_safety.h"
 #include "profile_measure_run.h"
 #include "worker_command.h"
@@ -94,13 +96,7 @@ Result<MeasureSource> WorkerSource(const MeasureOptions& options) {
   const auto engine =
       synthetic ? Result<std::string>("synthetic") : FindEngine(named, options.engines);
   if (!engine) return Fail(engine.error());
-  source.command = {*program,
-                    "--model",
-                    source.model,
-                    "--engine",
-                    *engine,
-                    "--max-batch",
-                    std::to_string(options.max_batch)};
+  source.command = {*program, "--model", source.model, "--engine", *engine};
   auto& words = source.command;
   source.identity = synthetic ? "synthetic " + options.synthetic : *engine;
   if (!options.source.empty()) {
@@ -137,8 +133,10 @@ constexpr const char* kMeasureFooter = R"(
 Measures how long batches of a model take on parts of a GPU, as the server's router sees it: workers
 are started on each part and get one batch after the other. Batches 1, 2, 4 .. that lie on a
 straight line between measured ones are left out, as a profile answers them by that line.
+A batch at which a worker fails twice, or dies, is left out, and larger ones with it.
   --on mig   one idle MIG instance of each size; processes of one share it by MPS
-  --on mps   shares of the SMs as MIG's sizes have them; a daemon is started if there is none
+  --on mps   shares of the SMs as MIG's sizes have them; a daemon is started if there is none.
+             Caches and memory are shared by all: --crowded measures with all of them at work
   --on gpu   the whole GPU
   --on cpu   cores of this machine, as many as the parts of --gpu-kind would get
 With --save the points are kept in FILE.partial meanwhile, and a second run goes on where it stopped.
@@ -191,6 +189,8 @@ void AddPlaceOptions(CLI::App& profile, MeasureOptions& options) {
       ->type_name("LIST")
       ->delimiter(',')
       ->allow_extra_args(false);
+  profile.add_flag("--crowded", options.place.crowded,
+                   "With MPS: while as many partitions of the size as the GPU holds work too");
   profile.add_option("--processes", options.processes, "Processes at once on a partition: 1,2,4")
       ->type_name("LIST")
       ->delimiter(',')
@@ -209,11 +209,11 @@ void AddPaceOptions(CLI::App& profile, MeasureOptions& options) {
       .add_option("--precision", options.precision_percent,
                   "A point ends when its mean is known so well, in percent with 95 % confidence")
       ->type_name("PERCENT")
-      ->check(CLI::Range(0.01, 50.0))
+      ->check(NumberIn({0.01, 50.0}))
       ->capture_default_str();
   profile.add_option("--point-limit", options.point_limit_s, "At the latest after so many seconds")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(NumberIn({0.01, 3600.0}))
       ->capture_default_str();
   profile.add_option("--save", options.save, "Profile file to write")->type_name("FILE");
   profile.add_flag("--restart", options.restart, "Begin anew, whatever FILE.partial has");
@@ -236,6 +236,31 @@ Result<MeasureSource> FindSource(const MeasureOptions& options) {
   }
   if (IsUrl(options.source)) return UrlSource(options);
   return options.command.empty() ? WorkerSource(options) : CommandSource(options);
+}
+
+Result<std::map<std::string, kserve::Shape>> InputShapes(const std::vector<std::string>& inputs) {
+  std::map<std::string, kserve::Shape> shapes;
+  for (const std::string& input : inputs) {
+    const std::size_t last = input.rfind(':');
+    const std::size_t middle = last == 0 ? std::string::npos : input.rfind(':', last - 1);
+    if (last == std::string::npos || middle == std::string::npos) {
+      return WrongMeasure(fmt::format("--input: {} is not NAME:TYPE:DIMS, such as x:FP32:3,224,224",
+                                      Quoted(input)));
+    }
+    kserve::Shape& shape = shapes[input.substr(0, middle)];
+    std::string_view dims = std::string_view(input).substr(last + 1);
+    while (!dims.empty()) {
+      const std::size_t comma = std::min(dims.find(','), dims.size());
+      const auto dim = ParseInteger(dims.substr(0, comma));
+      if (!dim || *dim < 1) {
+        return WrongMeasure(
+            fmt::format("--input: {}: dimensions are whole numbers from 1", Quoted(input)));
+      }
+      shape.push_back(*dim);
+      dims.remove_prefix(std::min(comma + 1, dims.size()));
+    }
+  }
+  return shapes;
 }
 
 void AddMeasure(CLI::App& profile, Invocation& invocation) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "base/result.h"
 #include "client/url.h"
 #include "command.h"
+#include "kserve/tensor.h"
 #include "profile_measure_place.h"
 
 namespace divvy::app {
@@ -47,6 +49,11 @@ struct MeasureSource {
 // kInvalidArgument, kNotFound: an option is wrong, or does not go with another; the message names
 // it and says what would be right.
 [[nodiscard]] Result<MeasureSource> FindSource(const MeasureOptions& options);
+
+// The sizes that --input says, by the input's name, for servers that leave them open.
+// kInvalidArgument: one is not NAME:TYPE:DIMS.
+[[nodiscard]] Result<std::map<std::string, kserve::Shape>> InputShapes(
+    const std::vector<std::string>& inputs);
 
 // Adds `divvy profile MODEL`: options of `profile` itself, beside its commands.
 void AddMeasure(CLI::App& profile, Invocation& invocation);

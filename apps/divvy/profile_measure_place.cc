@@ -205,11 +205,21 @@ Result<MeasurePlace> MeasurePlace::Find(const PlaceChoice& choice) {
                      : place.on_ == MeasureOn::kMig ? place.FindMig(choice)
                                                     : place.FindGpu(choice);
   if (!found) return Fail(found.error());
+  if (choice.crowded && place.on_ != MeasureOn::kMps) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "--crowded is for shares of the SMs, --on mps: other partitions have their own "
+                "memory and caches, or there is one of them");
+  }
+  place.crowded_ = choice.crowded;
   return place;
 }
 
 Result<MeasurePlace> MeasurePlace::OfUrl(const PlaceChoice& choice) {
   MeasurePlace place;
+  if (choice.crowded) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "--crowded: a running server is measured as it is; load it as you like meanwhile");
+  }
   place.on_ = MeasureOn::kUrl;
   if (choice.partitions.size() != 1) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -226,6 +236,10 @@ Result<MeasurePlace> MeasurePlace::OfUrl(const PlaceChoice& choice) {
   }
   place.where_ = place.gpu_.empty() ? "GPU not told" : place.gpu_;
   return place;
+}
+
+int MeasurePlace::CopiesOf(const Partition& partition) const {
+  return crowded_ ? std::max(1, 100 / measure::ThreadPercentage(partition.share, 1)) : 1;
 }
 
 int MeasurePlace::CoresOf(const Partition& partition) const {
@@ -275,7 +289,7 @@ std::unique_ptr<measure::Meter> MeasurePlace::MeterFor(const Partition& partitio
   if (!watch) return nullptr;
   // An instance's counters are of its own SMs, a GPU's of all.
   const double share = partition.gpu_instance ? 1 : partition.share;
-  return std::make_unique<measure::GpuMeter>(std::move(*watch), share, mark);
+  return std::make_unique<measure::GpuMeter>(std::move(*watch), share, CopiesOf(partition), mark);
 }
 
 }  // namespace divvy::app

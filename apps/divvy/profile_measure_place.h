@@ -31,7 +31,8 @@ struct PlaceChoice {
   std::string gpu;
   std::string kind;
   std::vector<std::string> partitions;
-  std::string nvml;  // The library.
+  bool crowded = false;  // With MPS: while the rest of the GPU works as well.
+  std::string nvml;      // The library.
 };
 
 // What the environment of workers needs, and what must live as long as they do.
@@ -55,6 +56,9 @@ class MeasurePlace {
   const std::string& where() const { return where_; }  // For people: "NVIDIA H200, driver 580".
   const std::vector<std::string>& notes() const { return notes_; }
 
+  // Partitions of this size that are at work at once, this one included: as many as the GPU has
+  // room for where it is to be crowded, else one.
+  [[nodiscard]] int CopiesOf(const measure::Partition& partition) const;
   // Words of divvy-worker for a partition: device and threads.
   [[nodiscard]] std::vector<std::string> WorkerWords(const measure::Partition& partition,
                                                      int processes) const;
@@ -82,6 +86,7 @@ class MeasurePlace {
   std::string where_;
   std::vector<std::string> notes_;
   int cores_ = 1;
+  bool crowded_ = false;
   std::string uuid_;  // Of the GPU; empty without NVML.
   std::unique_ptr<device::NvmlLibrary> nvml_;
   PartitionUse mps_;  // Of all partitions, with kMps and kGpu.

@@ -22,11 +22,42 @@ std::string OrDash(std::optional<double> value) { return value ? FourDigits(*val
 
 Json OrNull(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
 
+// A figure is known within a percent or so: more digits would only be long.
+double FewDigits(double value) {
+  constexpr int kDigits = 5;
+  if (!(value > 0)) return 0;
+  const double scale = std::pow(10, kDigits - 1 - std::floor(std::log10(value)));
+  return std::round(value * scale) / scale;
+}
+
+std::optional<double> FewDigits(std::optional<double> value) {
+  if (!value) return value;
+  return FewDigits(*value);
+}
+
 double ItemsPerSecond(const Point& point) {
   return point.processes * point.figures.batch * 1000.0 / point.figures.latency_ms;
 }
 
 }  // namespace
+
+Point ToPoint(const workload::PartitionSize& size, int processes, int batch,
+              const measure::Measured& measured) {
+  const measure::Samples& samples = measured.samples;
+  Point point{.size = size,
+              .processes = processes,
+              .figures = {.batch = batch, .latency_ms = FewDigits(samples.mean())},
+              .error = FewDigits(samples.Error()),
+              .batches = static_cast<int>(samples.count())};
+  workload::ProfilePoint& figures = point.figures;
+  figures.p50_ms = FewDigits(samples.Quantile(0.5));
+  if (samples.count() >= measure::kLeastForP95) figures.p95_ms = FewDigits(samples.Quantile(0.95));
+  if (samples.count() >= measure::kLeastForP99) figures.p99_ms = FewDigits(samples.Quantile(0.99));
+  figures.utilization = FewDigits(measured.usage.utilization);
+  figures.memory_mib = FewDigits(measured.usage.memory_mib);
+  figures.power_w = FewDigits(measured.usage.power_w);
+  return point;
+}
 
 workload::ModelProfile ToProfile(const std::string& model, const std::string& gpu,
                                  const std::string& source,

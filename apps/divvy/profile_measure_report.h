@@ -5,11 +5,16 @@
 #include <vector>
 
 #include "base/time.h"
+#include "measure/closed_loop.h"
 #include "measure/journal.h"
 #include "measure/partitions.h"
 #include "workload/profile.h"
 
 namespace divvy::app {
+
+// What was measured of one batch on one partition, in no more digits than are known.
+[[nodiscard]] measure::Point ToPoint(const workload::PartitionSize& size, int processes, int batch,
+                                     const measure::Measured& measured);
 
 // The profile that the points make; those of a partition with `same` sizes hold for each of them.
 [[nodiscard]] workload::ModelProfile ToProfile(const std::string& model, const std::string& gpu,

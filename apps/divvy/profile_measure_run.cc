@@ -7,21 +7,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "base/number.h"
-#include "base/text_safety.h"
 #include "client/requests.h"
 #include "control_stop.h"
 #include "measure/closed_loop.h"
@@ -43,19 +39,10 @@ using measure::Point;
 
 constexpr Duration kStartPatience = std::chrono::minutes(10);
 constexpr Duration kAskPatience = std::chrono::seconds(30);
-
-// A figure is known within a percent or so: more digits would only be long.
-double FewDigits(double value) {
-  constexpr int kDigits = 5;
-  if (!(value > 0)) return 0;
-  const double scale = std::pow(10, kDigits - 1 - std::floor(std::log10(value)));
-  return std::round(value * scale) / scale;
-}
-
-std::optional<double> FewDigits(std::optional<double> value) {
-  if (!value) return value;
-  return FewDigits(*value);
-}
+// Before what failed is tried again.
+constexpr Duration kBadMoment = std::chrono::milliseconds(200);
+constexpr Duration kMostDying = std::chrono::seconds(2);
+constexpr Duration kLookAtDying = std::chrono::milliseconds(20);
 
 std::string Today() {
   const std::time_t now = std::time(nullptr);
@@ -149,6 +136,7 @@ class Measurement {
         fmt::join(options_.processes, ","), fmt::join(options_.inputs, " "),
         fmt::join(options_.engine_options, " "), options_.max_batch,
         options_.all_points ? ", all" : "", options_.precision_percent, options_.point_limit_s);
+    if (options_.place.crowded) text += ", crowded";
     std::ranges::replace(text, '\n', ' ');
     return text;
   }
@@ -178,6 +166,19 @@ class Measurement {
     return curve;
   }
 
+  // One go at a curve: what answers, and how large batches may be.
+  struct Go {
+    const Partition& partition;
+    int processes;
+    int most;
+    measure::ClosedLoop& loop;
+    const net::Address& address;
+    const std::string& host;
+    measure::WorkerGroup* workers;  // Null: a server of somebody else's.
+  };
+  // Workers have died; what is to be tried with others is batches up to this one.
+  using Rest = std::optional<int>;
+
   [[nodiscard]] Result<void> MeasureCurve(const Partition& partition, int processes) {
     const measure::Curve known = CurveOf(partition, processes);
     const auto wanted = measure::BatchesUpTo(options_.max_batch);
@@ -188,27 +189,67 @@ class Measurement {
     const std::string mark = fmt::format("{}/{}", sockets_, curves_++);
     auto use = place_.Use(partition, processes, mark);
     if (!use) return Fail(use.error());
+    Rest most = options_.max_batch;
+    while (most) {
+      auto rest = MeasureWithWorkers(partition, processes, *use, mark, *most);
+      if (!rest) return Fail(rest.error());
+      most = *rest;
+    }
+    return {};
+  }
+
+  [[nodiscard]] Result<Rest> MeasureWithWorkers(const Partition& partition, int processes,
+                                                const PartitionUse& use, const std::string& mark,
+                                                int most) {
     const std::unique_ptr<measure::Meter> meter = place_.MeterFor(partition, mark);
-    std::vector<server::WorkerSpec> specs;
-    for (int i = 0; i < processes; ++i) specs.push_back(SpecFor(partition, processes, *use, i));
-    const std::string first_socket = specs.front().socket;
-    measure::WorkerGroup workers(loop_, std::move(specs));
+    auto workers =
+        std::make_unique<measure::WorkerGroup>(loop_, SpecsFor(partition, processes, use, most));
     const TimePoint start = loop_.Clock();
-    {
-      const OnCores cores(place_.CoresOf(partition));
-      if (auto up = workers.Start([this] { return CheckStop(); }, kStartPatience); !up) return up;
+    if (auto up = StartWorkers(*workers, partition); !up) {
+      if (workers->Check() || most == 1) return Fail(up.error());
+      workers->Finish();
+      workers.reset();  // With its sockets, which the next ones need.
+      return AfterDeathAtStart(partition, processes, use, most, up.error());
     }
     starting_ += loop_.Clock() - start;
     ++starts_;
-    auto address = net::Address::Parse("unix:" + first_socket);
+    auto address = net::Address::Parse("unix:" + SocketOf(0));
     if (!address) return Fail(address.error());
-    measure::ClosedLoop loop(loop_, workers.backends(), meter.get(), [this, &workers] {
-      auto fine = workers.Check();
+    measure::ClosedLoop loop(loop_, workers->backends(), meter.get(), [this, &workers] {
+      auto fine = workers->Check();
       return fine ? CheckStop() : fine;
     });
-    auto measured = MeasureBatches(partition, processes, loop, *address, "localhost");
-    workers.Finish();
-    return measured;
+    auto rest = MeasureBatches({.partition = partition,
+                                .processes = processes,
+                                .most = most,
+                                .loop = loop,
+                                .address = *address,
+                                .host = "localhost",
+                                .workers = workers.get()});
+    workers->Finish();
+    return rest;
+  }
+
+  [[nodiscard]] Result<void> StartWorkers(measure::WorkerGroup& workers,
+                                          const Partition& partition) {
+    const OnCores cores(place_.CoresOf(partition));
+    return workers.Start([this] { return CheckStop(); }, kStartPatience);
+  }
+
+  // Engines warm up with the largest batch, so one that is too large ends them at the start.
+  // Whether it was that, and no reason of another kind, workers tell that take single items.
+  [[nodiscard]] Result<Rest> AfterDeathAtStart(const Partition& partition, int processes,
+                                               const PartitionUse& use, int most,
+                                               const Error& death) {
+    measure::WorkerGroup probe(loop_, SpecsFor(partition, processes, use, 1));
+    const auto up = StartWorkers(probe, partition);
+    if (!up && probe.Check()) return Fail(up.error());  // A signal, or no patience left.
+    if (!up) return Fail(death);
+    probe.Finish();
+    const int smaller = measure::BatchesUpTo(most).rbegin()[1];
+    fmt::print(stderr, "divvy: {}, batches up to {}: {}; starting it again for those up to {}\n",
+               CurveName(partition.size, processes), most, death.message, smaller);
+    return smaller;
   }
 
   [[nodiscard]] Result<void> MeasureUrl(const Partition& partition, int processes) {
@@ -222,26 +263,50 @@ class Measurement {
       pointers.push_back(backends.back().get());
     }
     measure::ClosedLoop loop(loop_, pointers, nullptr, [this] { return CheckStop(); });
-    return MeasureBatches(partition, processes, loop, *address, source_.url->host);
+    auto rest = MeasureBatches({.partition = partition,
+                                .processes = processes,
+                                .most = options_.max_batch,
+                                .loop = loop,
+                                .address = *address,
+                                .host = source_.url->host,
+                                .workers = nullptr});
+    if (!rest) return Fail(rest.error());
+    return {};
+  }
+
+  [[nodiscard]] std::string SocketOf(int index) const {
+    return fmt::format("{}/{}-{}.sock", sockets_, curves_, index);
+  }
+
+  [[nodiscard]] std::vector<server::WorkerSpec> SpecsFor(const Partition& partition, int processes,
+                                                         const PartitionUse& use, int most) const {
+    std::vector<server::WorkerSpec> specs;
+    for (int i = 0; i < processes * place_.CopiesOf(partition); ++i) {
+      specs.push_back(SpecFor(partition, processes, use, most));
+      specs.back().socket = SocketOf(i);
+      if (source_.places_itself) {
+        specs.back().environment.emplace_back("DIVVY_LISTEN", "unix:" + SocketOf(i));
+      }
+    }
+    return specs;
   }
 
   [[nodiscard]] server::WorkerSpec SpecFor(const Partition& partition, int processes,
-                                           const PartitionUse& use, int index) const {
+                                           const PartitionUse& use, int most) const {
     server::WorkerSpec spec;
     spec.name = CurveName(partition.size, processes);
     spec.model = source_.model;
     spec.command = source_.command;
     spec.environment = use.environment;
-    spec.socket = fmt::format("{}/{}-{}.sock", sockets_, curves_, index);
     if (source_.places_itself) {
       const int cores = place_.CoresOf(partition);
-      spec.environment.emplace_back("DIVVY_LISTEN", "unix:" + spec.socket);
       spec.environment.emplace_back("DIVVY_MODEL", source_.model);
-      spec.environment.emplace_back("DIVVY_MAX_BATCH", std::to_string(options_.max_batch));
+      spec.environment.emplace_back("DIVVY_MAX_BATCH", std::to_string(most));
       spec.environment.emplace_back("DIVVY_THREADS",
                                     std::to_string(std::max(cores / processes, cores > 0 ? 1 : 0)));
     } else {
       std::ranges::copy(place_.WorkerWords(partition, processes), std::back_inserter(spec.command));
+      spec.command.insert(spec.command.end(), {"--max-batch", std::to_string(most)});
     }
     return spec;
   }
@@ -255,95 +320,80 @@ class Measurement {
     return facts;
   }
 
-  [[nodiscard]] Result<void> MeasureBatches(const Partition& partition, int processes,
-                                            measure::ClosedLoop& loop, const net::Address& address,
-                                            const std::string& host) {
-    auto facts = AskFacts(address, host);
+  [[nodiscard]] Result<Rest> MeasureBatches(const Go& go) {
+    auto facts = AskFacts(go.address, go.host);
     if (!facts) return Fail(facts.error());
-    int most = facts->batched ? options_.max_batch : 1;
+    int most = facts->batched ? go.most : 1;
     if (facts->max_batch > 0) most = std::min(most, facts->max_batch);
-    auto shapes = Shapes();
+    // The worker has them from us.
+    const bool ours = !source_.url && !source_.places_itself;
+    auto shapes = InputShapes(ours ? std::vector<std::string>{} : options_.inputs);
     if (!shapes) return Fail(shapes.error());
     auto requests = client::Requests::Make({}, *facts, most, {.shapes = std::move(*shapes)});
     if (!requests) return Fail(requests.error());
     std::vector<int> wanted = measure::BatchesUpTo(most);
-    measure::Curve curve = CurveOf(partition, processes);
+    measure::Curve curve = CurveOf(go.partition, go.processes);
     while (const auto batch = measure::NextBatch(wanted, curve, options_.all_points)) {
       const TimePoint start = loop_.Clock();
-      auto measured = loop.Run(requests->Of(*batch), pace_);
+      auto measured = MeasureBatch(go, *batch, requests->Of(*batch));
       if (!measured) {
-        const ErrorCode code = measured.error().code;
-        const bool too_large =
-            (code == ErrorCode::kFailedPrecondition || code == ErrorCode::kInvalidArgument) &&
-            *batch > wanted.front();
-        const std::string what =
-            fmt::format("{}, batch {}: {}", CurveName(partition.size, processes), *batch,
-                        measured.error().message);
-        if (!too_large) return Fail(code, what);
-        fmt::print(stderr, "divvy: {}; going on with smaller ones\n", what);
-        std::erase_if(wanted, [&](int other) { return other >= *batch; });
+        const bool died = HaveDied(go, measured.error().code);
+        if (auto left = LeaveOut(go, *batch, wanted, died, measured.error()); !left) {
+          return Fail(left.error());
+        }
+        if (died) return wanted.back();
         continue;
       }
-      Point point = ToPoint(partition, processes, *batch, *measured);
+      Point point = ToPoint(go.partition.size, go.processes, *batch, *measured);
       curve[*batch] = point.figures.latency_ms;
       if (journal_) {
-        if (auto kept = journal_->Append(point); !kept) return kept;
+        if (auto kept = journal_->Append(point); !kept) return Fail(kept.error());
       }
       measuring_ += loop_.Clock() - start;
       ++measured_;
       points_.push_back(std::move(point));
       Tell(points_.back(), wanted, curve);
     }
-    return {};
+    return Rest{};
   }
 
-  // Of inputs, as --input says them, where a server leaves sizes open.
-  [[nodiscard]] Result<std::map<std::string, kserve::Shape>> Shapes() const {
-    std::map<std::string, kserve::Shape> shapes;
-    if (!source_.url && !source_.places_itself) return shapes;  // The worker has them from us.
-    for (const std::string& input : options_.inputs) {
-      const std::size_t last = input.rfind(':');
-      const std::size_t middle = last == 0 ? std::string::npos : input.rfind(':', last - 1);
-      if (last == std::string::npos || middle == std::string::npos) {
-        return Fail(ErrorCode::kInvalidArgument,
-                    fmt::format("--input: {} is not NAME:TYPE:DIMS, such as x:FP32:3,224,224",
-                                Quoted(input)));
-      }
-      kserve::Shape& shape = shapes[input.substr(0, middle)];
-      std::string_view dims = std::string_view(input).substr(last + 1);
-      while (!dims.empty()) {
-        const std::size_t comma = std::min(dims.find(','), dims.size());
-        const auto dim = ParseInteger(dims.substr(0, comma));
-        if (!dim || *dim < 1) {
-          return Fail(
-              ErrorCode::kInvalidArgument,
-              fmt::format("--input: {}: dimensions are whole numbers from 1", Quoted(input)));
-        }
-        shape.push_back(*dim);
-        dims.remove_prefix(std::min(comma + 1, dims.size()));
-      }
+  // A server may have a bad moment: what fails once tells nothing of the batch.
+  [[nodiscard]] Result<measure::Measured> MeasureBatch(const Go& go, int batch,
+                                                       const client::Call& call) {
+    auto measured = go.loop.Run(call, pace_);
+    if (measured || measured.error().code == ErrorCode::kAborted) return measured;
+    if (HaveDied(go, measured.error().code)) return measured;
+    fmt::print(stderr, "divvy: {}, batch {}: {}; trying it once more\n",
+               CurveName(go.partition.size, go.processes), batch, measured.error().message);
+    const TimePoint end = loop_.Clock() + kBadMoment;
+    while (loop_.Clock() < end) loop_.Round(end - loop_.Clock());
+    return go.loop.Run(call, pace_);
+  }
+
+  // The end of a connection is seen before that of the process that had it.
+  [[nodiscard]] bool HaveDied(const Go& go, ErrorCode code) {
+    if (go.workers == nullptr) return false;
+    const TimePoint end = loop_.Clock() + kMostDying;
+    while (code == ErrorCode::kUnavailable && go.workers->Check() && loop_.Clock() < end) {
+      loop_.Round(kLookAtDying);
     }
-    return shapes;
+    return !go.workers->Check();
   }
 
-  [[nodiscard]] static Point ToPoint(const Partition& partition, int processes, int batch,
-                                     const measure::Measured& measured) {
-    const measure::Samples& samples = measured.samples;
-    Point point{.size = partition.size,
-                .processes = processes,
-                .figures = {.batch = batch, .latency_ms = FewDigits(samples.mean())},
-                .error = FewDigits(samples.Error()),
-                .batches = static_cast<int>(samples.count())};
-    workload::ProfilePoint& figures = point.figures;
-    figures.p50_ms = FewDigits(samples.Quantile(0.5));
-    if (samples.count() >= measure::kLeastForP95)
-      figures.p95_ms = FewDigits(samples.Quantile(0.95));
-    if (samples.count() >= measure::kLeastForP99)
-      figures.p99_ms = FewDigits(samples.Quantile(0.99));
-    figures.utilization = FewDigits(measured.usage.utilization);
-    figures.memory_mib = FewDigits(measured.usage.memory_mib);
-    figures.power_w = FewDigits(measured.usage.power_w);
-    return point;
+  // Takes the batch and larger ones from what is wanted; fails where that leaves nothing, or where
+  // what happened has nothing to do with the batch.
+  [[nodiscard]] Result<void> LeaveOut(const Go& go, int batch, std::vector<int>& wanted, bool died,
+                                      const Error& error) {
+    const bool too_large = died || error.code == ErrorCode::kFailedPrecondition ||
+                           error.code == ErrorCode::kInvalidArgument;
+    const std::string what =
+        fmt::format("{}, batch {}: {}", CurveName(go.partition.size, go.processes), batch,
+                    died ? go.workers->Check().error().message : error.message);
+    if (!too_large || batch == wanted.front()) return Fail(error.code, what);
+    fmt::print(stderr, "divvy: {}; {}going on with smaller ones\n", what,
+               died ? "starting it again and " : "");
+    std::erase_if(wanted, [&](int other) { return other >= batch; });
+    return {};
   }
 
   void Tell(const Point& point, const std::vector<int>& wanted, const measure::Curve& curve) {
@@ -368,7 +418,8 @@ class Measurement {
     static constexpr std::array<std::string_view, 5> kHow = {"CPU", "MPS", "MIG", "whole GPU",
                                                              "by URL"};
     const std::string where =
-        fmt::format("{}, {}", place_.where(), kHow[static_cast<std::size_t>(place_.on())]);
+        fmt::format("{}, {}", place_.where(), kHow[static_cast<std::size_t>(place_.on())]) +
+        (options_.place.crowded ? ", all shares at work" : "");
     const workload::ModelProfile profile =
         ToProfile(source_.model, place_.gpu(), SourceText(Today(), where, CommandLine()),
                   place_.partitions(), points_);

@@ -76,20 +76,6 @@ Result<std::string> MakeLogFolder() {
                           BoardDirectory(), strerror(errno)));
 }
 
-// Better said before a long run than after it.
-Result<void> CheckWritable(std::string_view option, const std::string& path) {
-  if (path.empty() || path == "-") return {};
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} {}: is a folder; name a file in it", option, path));
-  }
-  const std::filesystem::path folder = std::filesystem::absolute(path, error).parent_path();
-  if (!error && access(folder.c_str(), W_OK) == 0) return {};
-  return Fail(ErrorCode::kInvalidArgument, fmt::format("{} {}: cannot write to {}: {}", option,
-                                                       path, folder.string(), strerror(errno)));
-}
-
 Result<void> CheckOpsWords(const OpsWords& words, const std::vector<std::string>& command) {
   if (!words.stray.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -105,9 +91,15 @@ Result<void> CheckOpsWords(const OpsWords& words, const std::vector<std::string>
   for (const auto& [option, path] : {std::pair{"--trace", &words.trace},
                                      {"--save", &words.save},
                                      {"--summary", &words.summary}}) {
+    if (path->empty() || *path == "-") continue;
     if (auto writable = CheckWritable(option, *path); !writable) return writable;
   }
   return {};
+}
+
+// Then standard output is for whoever parses it, and what the program prints goes elsewhere.
+bool JsonToStdout(const OpsWords& words) {
+  return words.format == OutputFormat::kJson && words.summary == "-";
 }
 
 Job LoggedJob(const OpsWords& words, const std::vector<std::string>& command,
@@ -122,7 +114,8 @@ Job LoggedJob(const OpsWords& words, const std::vector<std::string>& command,
                           {"DIVVY_OPS", std::nullopt},
                           {"DIVVY_REPORT", std::nullopt},
                           {kRunVariable, MarkOfRun(run_id)}},
-          .inherited_fd = -1};
+          .inherited_fd = -1,
+          .streams = {-1, JsonToStdout(words) ? STDERR_FILENO : -1, -1}};
 }
 
 Result<void> SaveTrace(const std::string& path, const gate::OpsRecord& record) {
@@ -203,6 +196,8 @@ went over time.
   FILL   blocks against those that the GPU holds at once; SMS: how many SMs they need
   CLASS  light: short and small enough that the gate lets it pass beside a latency job
   GPU    GPU time of what was launched, by the time that passed
+With -o json and no --summary, what the program prints goes to standard error, so that
+standard output is JSON and nothing else.
 Programs that are statically linked are not reached. Signals are passed on, and the exit
 status is the command's.
 
@@ -225,7 +220,7 @@ void AddOps(CLI::App& profile, Invocation& invocation) {
       ->type_name("FILE")
       ->capture_default_str();
   command->add_option("--cost", words->cost_percent, "Percent of the time that timing may take")
-      ->check(CLI::Range(0.01, 50.0).description(""))
+      ->check(NumberIn({0.01, 50.0}))
       ->type_name("P")
       ->capture_default_str();
   command->add_option("--top", words->top, "How many kernels to list, 0 for all")

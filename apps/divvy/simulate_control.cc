@@ -193,7 +193,7 @@ void AddControlOptions(CLI::App& command, ControlOptions& options) {
   add("--forecast", options.forecast, "How loads are foretold (default: the fleet's)", "NAME");
   add("--quantile", options.quantile, "Of the forecast, to be planned for (default: the fleet's)",
       "Q")
-      ->check(CLI::Range(0.001, 0.999).description(""));
+      ->check(NumberIn({0.001, 0.999}));
 }
 
 Result<ExitStatus> SimulateControl(LoadedFleet& fleet, const ControlOptions& options,

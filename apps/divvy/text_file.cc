@@ -109,4 +109,34 @@ Result<void> SaveText(const std::string& path, std::string_view text) {
   return {};
 }
 
+Result<void> CheckWritable(std::string_view option, const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} {}: is a folder; name a file in it", option, path));
+  }
+  const std::filesystem::path folder = std::filesystem::absolute(path, error).parent_path();
+  if (!error && std::filesystem::is_directory(folder, error)) {
+    if (::access(folder.c_str(), W_OK) == 0) return {};
+    error = std::error_code(errno, std::generic_category());
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} {}: cannot write to {}: {}", option, path, folder.string(),
+                          error ? error.message() : "there is no such folder"));
+}
+
+Result<void> MakeWritableFolder(std::string_view option, const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error && !std::filesystem::is_directory(path, error) && !error) {
+    error = std::make_error_code(std::errc::not_a_directory);
+  }
+  if (!error && ::access(path.c_str(), W_OK) != 0) {
+    error = std::error_code(errno, std::generic_category());
+  }
+  if (!error) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} {}: cannot write to it: {}", option, path, error.message()));
+}
+
 }  // namespace divvy::app

@@ -25,4 +25,10 @@ namespace divvy::app {
 //   something that is no regular file), kUnavailable (disk full and the like).
 [[nodiscard]] Result<void> SaveText(const std::string& path, std::string_view text);
 
+// Whether a file can be written there, as far as one can tell without doing it: better said before
+// a long run than after it. kInvalidArgument says what is in the way, and names the option.
+[[nodiscard]] Result<void> CheckWritable(std::string_view option, const std::string& path);
+// The same of a folder, which is made if it is not there.
+[[nodiscard]] Result<void> MakeWritableFolder(std::string_view option, const std::string& path);
+
 }  // namespace divvy::app

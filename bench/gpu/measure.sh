@@ -22,7 +22,8 @@ on=${ON:-mps}
 [[ -x $bin/apps/divvy/divvy ]] && bin=$bin/apps/divvy
 divvy=$bin/divvy
 type=FP16
-[[ $on == cpu ]] && type=FP32
+crowded=--crowded # What a planner should know of shares: others work beside them.
+[[ $on == cpu ]] && type=FP32 crowded=
 
 say() { printf '\n== %s (%s)\n' "$*" "$(date +%T)"; }
 
@@ -71,10 +72,10 @@ part_serve() {
   engine
   for family in ${FAMILIES:-resnet50 encoder-small}; do
     export_model "$family"
-    [[ -e $out/profile-$family.csv ]] || profile "$family" "$out/profile-$family.csv" --max-batch 32 ${PROFILE_OPTIONS:-} >"$out/profile-$family.txt"
+    [[ -e $out/crowded-$family.csv ]] || profile "$family" "$out/crowded-$family.csv" --max-batch 32 $crowded ${PROFILE_OPTIONS:-} >"$out/crowded-$family.txt"
     say "cuts for $family"
     "$here/serve_cuts.py" run --divvy "$bin" --out "$out/serve-cuts.jsonl" --model "$family" --artifact "$out/$family.pt" \
-      --profile "$out/profile-$family.csv" --on "$on" --keep "$out" --serve-options "--engines $out/engines" \
+      --profile "$out/crowded-$family.csv" --on "$on" --keep "$out" --serve-options "--engines $out/engines" \
       --serve "$($python -c 'import json, sys; d = json.load(open(sys.argv[1])); print(json.dumps({k: d[k] for k in ("inputs", "outputs")}))' "$out/$family.json")" \
       ${SERVE_OPTIONS:-}
   done

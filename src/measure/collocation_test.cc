@@ -78,15 +78,15 @@ TEST(LineSplitterTest, ALineWithoutAnEndIsCut) {
 
 constexpr std::string_view kRuns =
     "workload,mode,job,share,state,seconds,steps_per_s,latency_ms,cpu_s,host_mib,measured_s,"
-    "gpu_busy,sm_active,gpu_mib,power_w,why\n"
-    "a alone,alone,a,,done,,10,,1,100,30,0.5,0.25,2048,200,\n"
-    "b alone,alone,b,,done,40,,,1,100,40,0.9,0.8,4096,400,\n"
-    "both,mps,a,,done,,8,,1,100,30,1,0.9,6144,500,\n"
-    "both,mps,b,,done,50,,,1,100,30,1,0.9,6144,500,\n"
-    "shares,mps-shares,a,40,,,,,,,,,,,,\n"
-    "shares,mps-shares,b,60,,,,,,,,,,,,\n"
-    "cut,mig,a,,skipped,,,,,,,,,,,\"none, as it is\"\n"
-    "cut,mig,b,,skipped,,,,,,,,,,,\"none, as it is\"\n";
+    "gpu_busy,sm_active,gpu_mib,power_w,why,made_with\n"
+    "a alone,alone,a,,done,,10,,1,100,30,0.5,0.25,2048,200,,command=#1 limit=9s\n"
+    "b alone,alone,b,,done,40,,,1,100,40,0.9,0.8,4096,400,,\n"
+    "both,mps,a,,done,,8,,1,100,30,1,0.9,6144,500,,\n"
+    "both,mps,b,,done,50,,,1,100,30,1,0.9,6144,500,,\n"
+    "shares,mps-shares,a,40,,,,,,,,,,,,,\n"
+    "shares,mps-shares,b,60,,,,,,,,,,,,,\n"
+    "cut,mig,a,,skipped,,,,,,,,,,,\"none, as it is\",\n"
+    "cut,mig,b,,skipped,,,,,,,,,,,\"none, as it is\",\n";
 
 TEST(RunsFileTest, IsReadAsItIsWritten) {
   const auto rows = ParseRuns(kRuns, "r.csv");
@@ -95,6 +95,7 @@ TEST(RunsFileTest, IsReadAsItIsWritten) {
   EXPECT_EQ(rows->at(4).share, 40);
   EXPECT_EQ(rows->at(6).why, "none, as it is");
   EXPECT_EQ(rows->at(0).gpu.energy_j(), 6000);
+  EXPECT_EQ(rows->at(0).made_with, "command=#1 limit=9s");
 }
 
 TEST(RunsFileTest, SaysWhatIsWrong) {
@@ -164,6 +165,44 @@ TEST(RunsPlanTest, CopiesRunAloneOnce) {
   EXPECT_EQ(CopiesAmong(jobs).at("a-2"), "a-1");
   // What is planned can be read.
   EXPECT_TRUE(ParseRuns(FormatRuns(rows), "r.csv"));
+}
+
+TEST(RunsPlanTest, WhatChangedIsNamed) {
+  using workload::CollocatedJob;
+  using workload::CollocationRun;
+  const CollocatedJob job{.name = "a", .command = {"x", "y z"}};
+  struct Case {
+    void (*change)(CollocatedJob&, CollocationRun&);
+    const char* words;
+  };
+  const Case cases[] = {
+      {[](CollocatedJob&, CollocationRun&) {}, ""},
+      {[](CollocatedJob& j, CollocationRun&) { j.name = "other"; }, ""},
+      {[](CollocatedJob& j, CollocationRun&) { j.command = {"x", "y", "z"}; }, "command"},
+      {[](CollocatedJob& j, CollocationRun&) { j.shell = true; }, "command"},
+      {[](CollocatedJob& j, CollocationRun&) { j.directory = "/d"; }, "directory"},
+      {[](CollocatedJob& j, CollocationRun&) { j.environment = {"A=1"}; }, "environment"},
+      {[](CollocatedJob& j, CollocationRun&) { j.ready = "up"; }, "ready"},
+      {[](CollocatedJob& j, CollocationRun&) { j.latency = "(1)"; }, "latency"},
+      {[](CollocatedJob& j, CollocationRun&) { j.profile.batch = 8; }, "batch (none, now 8)"},
+      {[](CollocatedJob& j, CollocationRun&) { j.job_class = workload::JobClass::kLatency; },
+       "class (none, now latency)"},
+      {[](CollocatedJob& j, CollocationRun& r) {
+         j.progress = "s (1)";
+         r.limit = seconds(600);
+       },
+       "limit (300s, now 600s), progress"},
+      {[](CollocatedJob&, CollocationRun& r) { r.warmup = seconds(1); }, "warmup (30s, now 1s)"},
+  };
+  for (const Case& one : cases) {
+    CollocatedJob changed = job;
+    CollocationRun run;
+    one.change(changed, run);
+    const std::string before = MadeWith(job, {});
+    const std::string now = MadeWith(changed, run);
+    EXPECT_EQ(WhatChanged(before, now), one.words) << before << " and " << now;
+  }
+  EXPECT_EQ(WhatChanged("", MadeWith(job, {})), "") << "nobody wrote it down";
 }
 
 }  // namespace

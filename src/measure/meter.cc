@@ -71,21 +71,23 @@ Usage HostMeter::End(Duration) {
   return usage;
 }
 
-GpuMeter::GpuMeter(device::UsageWatch watch, double share, std::string mark)
+GpuMeter::GpuMeter(device::UsageWatch watch, double share, int copies, std::string mark)
     : watch_(std::move(watch)),
       share_(share),
+      copies_(copies),
       mark_(std::move(mark)),
       before_(watch_.MemoryUsed()) {}
 
 Usage GpuMeter::End(Duration elapsed) {
   const device::GpuUsage seen = watch_.End(elapsed);
   Usage usage{.utilization = seen.busy, .power_w = seen.power_w};
-  if (seen.sm_active) usage.utilization = std::min(1.0, *seen.sm_active / share_);
+  if (seen.sm_active) usage.utilization = std::min(1.0, *seen.sm_active / (share_ * copies_));
   const std::vector<int> processes = ProcessesMarked(mark_);
+  const double mib = kBytesInMib * copies_;
   if (const auto own = watch_.MemoryOf(processes)) {
-    usage.memory_mib = static_cast<double>(*own) / kBytesInMib;
+    usage.memory_mib = static_cast<double>(*own) / mib;
   } else if (const auto now = watch_.MemoryUsed(); now && before_ && *now > *before_) {
-    usage.memory_mib = static_cast<double>(*now - *before_) / kBytesInMib;
+    usage.memory_mib = static_cast<double>(*now - *before_) / mib;
   }
   return usage;
 }

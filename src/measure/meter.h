@@ -51,8 +51,9 @@ class HostMeter final : public Meter {
 // before the workers start.
 class GpuMeter final : public Meter {
  public:
-  // `share`: of the SMs that `watch` sees, those that the partition has.
-  GpuMeter(device::UsageWatch watch, double share, std::string mark);
+  // `share`: of the SMs that `watch` sees, those that the partition has; `copies`: so many such
+  // partitions are at work, with processes that all have the mark. Figures are one's.
+  GpuMeter(device::UsageWatch watch, double share, int copies, std::string mark);
   void Begin() override { watch_.Begin(); }
   void Look() override { watch_.Look(); }
   [[nodiscard]] Usage End(Duration elapsed) override;
@@ -60,6 +61,7 @@ class GpuMeter final : public Meter {
  private:
   device::UsageWatch watch_;
   double share_;
+  int copies_;
   std::string mark_;
   std::optional<std::uint64_t> before_;
 };

@@ -47,6 +47,7 @@ std::vector<std::string_view> Columns() {
   for (const JobColumn& column : kJobColumns) names.push_back(column.name);
   for (const GpuColumn& column : kGpuColumns) names.push_back(column.name);
   names.push_back("why");
+  names.push_back("made_with");
   return names;
 }
 
@@ -126,6 +127,7 @@ Result<std::vector<RunRow>> ParseRuns(std::string_view text, std::string_view fi
   const auto share = csv.Find("share");
   const auto state = csv.Find("state");
   const auto why = csv.Find("why");
+  const auto made_with = csv.Find("made_with");
   std::vector<RunRow> rows;
   Workloads workloads;
   while (csv.NextRow()) {
@@ -140,6 +142,7 @@ Result<std::vector<RunRow>> ParseRuns(std::string_view text, std::string_view fi
       row.gpu.*column.field = csv.OptionalReal(csv.Find(column.name), kFigures);
     }
     if (why) row.why = csv.Field(*why);
+    if (made_with) row.made_with = csv.Field(*made_with);
     if (csv.ok()) workloads.Add(csv, row);
     rows.push_back(std::move(row));
   }
@@ -158,7 +161,7 @@ std::string FormatRuns(const std::vector<RunRow>& rows) {
                         kStates[static_cast<std::size_t>(row.state)]);
     for (const JobColumn& column : kJobColumns) text += number(row.figures.*column.field);
     for (const GpuColumn& column : kGpuColumns) text += number(row.gpu.*column.field);
-    text += "," + CsvField(row.why) + "\n";
+    text += fmt::format(",{},{}\n", CsvField(row.why), CsvField(row.made_with));
   }
   return text;
 }

@@ -49,6 +49,7 @@ struct RunRow {
   JobFigures figures = {};
   GpuFigures gpu = {};  // The same in all rows of a workload.
   std::string why = {};
+  std::string made_with = {};  // Of a run that is done: see MadeWith in runs_plan.h.
 };
 
 // Reads a runs file. Required are workload, mode and job; any bytes give a value or

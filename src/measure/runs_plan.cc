@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
 
 namespace divvy::measure {
 namespace {
@@ -16,7 +19,66 @@ bool RunTheSame(const CollocatedJob& a, const CollocatedJob& b) {
          a.job_class == b.job_class;
 }
 
+// To notice that a text changed, not to withstand anybody: FNV-1a.
+std::string ShortHash(std::string_view text) {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return fmt::format("#{:08x}", hash);
+}
+
+// With a mark behind each: ["a b"] is not ["a", "b"].
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += word + '\0';
+  return text;
+}
+
+std::map<std::string_view, std::string_view> WordsOf(std::string_view text) {
+  std::map<std::string_view, std::string_view> words;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    const std::size_t equals = std::min(word.find('='), word.size());
+    words[word.substr(0, equals)] = word.substr(std::min(equals + 1, word.size()));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+  }
+  return words;
+}
+
 }  // namespace
+
+std::string MadeWith(const CollocatedJob& job, const workload::CollocationRun& run) {
+  std::string text =
+      fmt::format("command={}", ShortHash((job.shell ? "sh " : "") + Joined(job.command)));
+  for (const auto& [key, value] : {std::pair<const char*, std::string>{"directory", job.directory},
+                                   {"environment", Joined(job.environment)},
+                                   {"ready", job.ready},
+                                   {"progress", job.progress},
+                                   {"latency", job.latency}}) {
+    if (!value.empty()) text += fmt::format(" {}={}", key, ShortHash(value));
+  }
+  if (job.job_class == workload::JobClass::kLatency) text += " class=latency";
+  if (job.waits) text += " waits=yes";
+  if (job.profile.batch) text += fmt::format(" batch={}", *job.profile.batch);
+  return text + fmt::format(" warmup={:g}s limit={:g}s", Seconds(run.warmup), Seconds(run.limit));
+}
+
+std::string WhatChanged(std::string_view before, std::string_view now) {
+  if (before.empty()) return {};
+  const auto old_words = WordsOf(before);
+  auto words = WordsOf(now);
+  for (const auto& [key, value] : old_words) words.emplace(key, "");
+  std::string changes;
+  for (const auto& [key, value] : words) {
+    const auto at = old_words.find(key);
+    const std::string_view old_value = at == old_words.end() ? "" : at->second;
+    if (old_value == value) continue;
+    changes += fmt::format("{}{}", changes.empty() ? "" : ", ", key);
+    if (value.starts_with('#') || old_value.starts_with('#')) continue;
+    changes += fmt::format(" ({}, now {})", old_value.empty() ? "none" : old_value,
+                           value.empty() ? "none" : value);
+  }
+  return changes;
+}
 
 AloneOf CopiesAmong(const std::vector<CollocatedJob>& jobs) {
   AloneOf copies;

@@ -111,7 +111,7 @@ TEST_F(ProfileMeasureTest, MpsPartitionsAreSharesOfADaemonOfItsOwn) {
   EXPECT_THAT(done.err, HasSubstr("MPS (daemon of GPU 0 started)"));
   // Two processes have the SMs of the partition together.
   EXPECT_EQ(Seen("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
-            (std::multiset<std::string>{"100", "12", "50", "50", "6", "6"}));
+            (std::multiset<std::string>{"100", "13", "50", "50", "7", "7"}));
   const std::string pipe = node_.Path("run") + "/divvy/mps-0/pipe";
   EXPECT_EQ(Seen("CUDA_MPS_PIPE_DIRECTORY").count(pipe), 6U);
   EXPECT_EQ(Seen("DIVVY_MAX_BATCH").count("2"), 6U);
@@ -125,6 +125,25 @@ TEST_F(ProfileMeasureTest, MpsPartitionsAreSharesOfADaemonOfItsOwn) {
   EXPECT_THAT(curves, ::testing::ElementsAre("132sm x1", "132sm x2", "16sm x1", "16sm x2"));
   EXPECT_THAT(done.out, HasSubstr(" MPS"));
   ExpectNothingLeft();
+}
+
+TEST_F(ProfileMeasureTest, ACrowdedGpuHasAllSharesAtWork) {
+  const Finished done =
+      Profile({"--command", Server("300"), "--model", "m", "--on", "mps", "--gpu-kind", "h200",
+               "--partitions", "16sm,60sm,132sm", "--max-batch", "1", "--point-limit", "0.05",
+               "--crowded", "-o", "csv"});
+  ASSERT_EQ(done.exit_status, 0) << done.err;
+  const auto percentages = Seen("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  EXPECT_EQ(percentages.count("13"), 7U);
+  EXPECT_EQ(percentages.count("46"), 2U);
+  EXPECT_EQ(percentages.count("100"), 1U);
+  const auto rows = Rows(done.out);
+  ASSERT_EQ(rows.size(), 3U) << done.out;
+  for (const auto& row : rows) EXPECT_FALSE(row.contains("processes")) << "one a partition";
+  EXPECT_THAT(done.out, HasSubstr("all shares at work"));
+  const Finished refused = Profile({"--synthetic", "300", "--on", "cpu", "--crowded"});
+  EXPECT_EQ(refused.exit_status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--crowded is for shares of the SMs"));
 }
 
 TEST_F(ProfileMeasureTest, MigInstancesAreThoseThatAreThereAndIdle) {

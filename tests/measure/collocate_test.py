@@ -163,6 +163,74 @@ run: {{warmup: 0s, limit: 50s}}
         self.assertNotIn("[1/", self.run_to_end(jobs, "--runs", runs, status=1)[1])
         self.assertIn("[1/1] b", self.run_to_end(jobs, "--runs", runs, "--retry", status=1)[1])
 
+    def test_runs_of_a_jobs_file_that_was_changed_do_not_go_on(self):
+        text = """
+gpu: {kind: H200-141GB}
+jobs:
+  - {name: a, command: [echo, one]}
+  - {name: b, command: [echo, two]}
+run: {warmup: 0s, limit: 50s}
+"""
+        jobs = self.write("jobs.yaml", text)
+        table = "workload,mode,job\na alone,alone,a\nb alone,alone,b\n"
+        self.run_to_end(jobs, "--runs", self.write("runs.csv", table), "--gpu", "0")
+        before = self.rows("runs.csv")
+        for old, new, words in [("echo, one", "echo, other", "jobs.yaml:4 has another command for its job 'a' now"),
+                                ("limit: 50s", "limit: 40s", "another limit (50s, now 40s) for its job"),
+                                ("echo, two]", "echo, two], progress: 's ([0-9])'", "jobs.yaml:5 has another progress")]:
+            self.write("jobs.yaml", text.replace(old, new))
+            err = self.run_to_end(jobs, "--runs", self.path("runs.csv"), status=2)[1]
+            self.assertIn(words, err)
+            self.assertIn("--restart", err)
+            self.assertEqual(self.rows("runs.csv"), before)
+        # A job that has not been run yet may change, and so may what says nothing of the run.
+        self.write("jobs.yaml", "# Mine.\n" + text + "\n")
+        self.assertNotIn("[1/", self.run_to_end(jobs, "--runs", self.path("runs.csv"))[1])
+        self.write("jobs.yaml", text.replace("echo, one", "echo, other"))
+        _, err = self.run_to_end(jobs, "--runs", self.path("runs.csv"), "--restart")
+        self.assertIn("[1/2] a alone", err)
+        with open(self.path("runs.logs/a_alone.1.a.log")) as log:
+            self.assertEqual(log.read(), "other\n")
+        # Tables from before nobody wrote that down.
+        old = "workload,mode,job,state,seconds\na alone,alone,a,done,1\nb alone,alone,b,,\n"
+        self.assertIn("[1/1] b alone", self.run_to_end(jobs, "--runs", self.write("old.csv", old))[1])
+
+    def test_what_is_in_the_way_is_found_before_the_first_job(self):
+        jobs = self.write("jobs.yaml", """
+gpu: {kind: H200-141GB}
+jobs: [{name: a, command: "true"}]
+""")
+        self.write("file", "")
+        for option in ("--html", "--prometheus", "--mlflow", "--history", "--logs", "--runs"):
+            _, err = self.run_to_end(jobs, option, self.path("file/below"), status=2)
+            self.assertIn(f"{option} {self.path('file')}", err)
+        self.assertIn("is a folder", self.run_to_end(jobs, "--html", self.path("boards"), status=2)[1])
+        self.write("jobs.yaml", """
+gpu: {kind: H200-141GB}
+jobs:
+  - {name: a, command: "true"}
+  - {name: b, command: "true", directory: /no/where}
+""")
+        _, err = self.run_to_end(jobs, status=2)
+        self.assertIn(f"{jobs}:5: job b: directory: '/no/where' is no folder", err)
+        self.assertFalse(os.path.exists(self.path("jobs.runs.csv")))
+
+    def test_behind_the_gate_a_job_begins_when_its_program_does(self):
+        # A line tells, which is not the job's: it is neither waited for in vain nor left in the log.
+        jobs = self.write("jobs.yaml", """
+gpu: {kind: H200-141GB}
+jobs: [{name: a, command: [echo, "step 1"]}]
+run: {warmup: 0s, limit: 50s}
+""")
+        runs = self.write("runs.csv", "workload,mode,job\ng,gate,a\n")
+        self.run_to_end(jobs, "--runs", runs)
+        row = self.rows("runs.csv")[0]
+        self.assertEqual(row["state"], "done", row["why"])
+        with open(self.path("runs.logs/g.1.a.log")) as log:
+            self.assertEqual(log.read().splitlines()[-1], "step 1")
+            log.seek(0)
+            self.assertNotIn("divvy-start", log.read())
+
     def test_sigterm_keeps_what_was_found(self):
         jobs = self.write("jobs.yaml", JOBS.replace("--steps, '40'", "--secs, '40'"))
         process = self.begin(jobs, "--modes", "mps")
