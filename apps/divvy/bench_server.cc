@@ -18,7 +18,7 @@
 #include "base/text_safety.h"
 #include "net/tls.h"
 #include "run_progress.h"
-#include "text_file.h"
+#include "serve_token.h"
 
 namespace divvy::app {
 namespace {
@@ -53,15 +53,6 @@ constexpr int kProgressSteps = 100;
       fmt::format("--shape: {} is not NAME:N,N,.. such as images:3,224,224 (without the "
                   "batch)",
                   Quoted(text)));
-}
-
-// Those of a file, without the end of its line.
-[[nodiscard]] Result<std::string> ReadToken(const std::string& file) {
-  auto token = ReadText(file);
-  if (!token) return token;
-  while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();
-  if (token->empty()) return Wrong(fmt::format("--token-file: {} is empty", file));
-  return token;
 }
 
 sigset_t StopSignals() {
@@ -108,7 +99,7 @@ Result<void> BenchServer::Prepare(const BenchServerOptions& options) {
   url_ = std::move(*url);
   dialect_.grpc = url_.grpc;
   if (!options.token_file.empty()) {
-    auto token = ReadToken(options.token_file);
+    auto token = ReadTokenFile(options.token_file);
     if (!token) return Fail(token.error());
     dialect_.token = std::move(*token);
   }

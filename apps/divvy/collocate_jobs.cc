@@ -132,13 +132,14 @@ class Running {
         return;
       }
       std::string text(bytes.data(), static_cast<std::size_t>(got));
-      if (!started_) LookForStart(text);
+      const std::size_t job_from = started_ ? 0 : LookForStart(text);
       logged_ += text.size();
       if (log_ >= 0 && logged_ <= kMostLogged) {
         const ssize_t kept = write(log_, text.data(), text.size());
         static_cast<void>(kept);  // A full disk is no reason to measure something else.
       }
-      for (const std::string& line : lines_.Take(text)) Hear(line);
+      const std::string_view said = std::string_view(text).substr(job_from);
+      for (const std::string& line : lines_.Take(said)) Hear(line);
     }
   }
 
@@ -214,14 +215,17 @@ class Running {
   }
 
   // Takes the mark out of `text`, where it is whole: it is written at once, before all else.
-  void LookForStart(std::string& text) {
+  // Returns from where on the text is the job's.
+  std::size_t LookForStart(std::string& text) {
     const std::string mark = job_.start_mark + "\n";
     const std::size_t at = text.find(mark);
-    if (at == std::string::npos) return;
+    if (at == std::string::npos) return text.size();
     text.erase(at, mark.size());
     started_ = true;
-    began_ = ended_ ? std::min(heard_, *ended_) : heard_;  // Both may come with one look.
+    // Both may come with one look: then nobody knows what it took without the way to it.
+    if (!ended_) began_ = heard_;
     ready_ = !job_.ready;
+    return at;
   }
 
   void Hear(const std::string& line) {

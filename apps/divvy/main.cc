@@ -53,6 +53,32 @@ bool ComplainOfUnknownCommand(const CLI::App& app) {
   return true;
 }
 
+// CLI11 would name the word, or another that is missing for it, and no more. False when every
+// option was known.
+bool ComplainOfUnknownOption(const CLI::App& app) {
+  std::vector<std::string> names;
+  const CLI::App* command = &app;
+  for (const CLI::App* next = &app; next != nullptr;) {
+    command = next;
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    const auto chosen = command->get_subcommands();
+    next = chosen.empty() ? nullptr : chosen.front();
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  for (const std::string& word : app.remaining(/*recurse=*/true)) {
+    const std::string name = word.substr(0, word.find('='));
+    if (!name.starts_with("--") || name == "--") continue;
+    const std::string hint = DidYouMean(name, views);
+    std::fprintf(stderr, "divvy: %s%s has no option %s%s\n", command == &app ? "" : "divvy ",
+                 command->get_name().c_str(), Quoted(name).c_str(), hint.c_str());
+    std::fprintf(stderr, "Run with --help for those that there are.\n");
+    return true;
+  }
+  return false;
+}
+
 // Takes what follows "--" off the command line of `divvy run` or `divvy profile --ops` and
 // returns it. It is another program's, of which CLI11 would make options, lists and commands of
 // ours.
@@ -116,7 +142,8 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0 && ComplainOfUnknownCommand(app)) {
+    if (error.get_exit_code() != 0 &&
+        (ComplainOfUnknownCommand(app) || ComplainOfUnknownOption(app))) {
       return static_cast<int>(ExitStatus::kUsage);
     }
     // CLI11 prints help and errors itself; its own codes are not ours.

@@ -99,6 +99,8 @@ Json LeftoverToJson(const gpu::GpuModel& gpu, const planner::LeftoverAdvice& job
     json["beside"] = {{"gpu", job.beside->gpu},
                       {"busy", job.beside->busy},
                       {"speed", SpeedToJson(job.beside->speed)}};
+  } else {
+    json["why_not_beside"] = job.why_not_beside;
   }
   return json;
 }

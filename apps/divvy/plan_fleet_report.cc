@@ -210,11 +210,15 @@ void WriteLeftovers(Out out, const PlanReport& report) {
   fmt::format_to(out, "\nJobs in what is left\n{}", Table(rows, 2));
   for (const planner::LeftoverAdvice& job : report.leftovers) {
     if (!job.free) fmt::format_to(out, "  {}: {}.\n", job.job, job.why_not);
+    if (!job.beside && job.why_not_beside != job.why_not) {
+      fmt::format_to(out, "  {}, beside services: {}.\n", job.job, job.why_not_beside);
+    }
   }
-  fmt::format_to(
-      out,
-      "  SPEED is expected, over that alone on a whole GPU. Beside services: under the "
-      "gate, where the cut is one\n  of MPS shares (divvy serve --on mps, divvy run).\n");
+  fmt::format_to(out,
+                 "  SPEED is expected, over that alone on a whole GPU. Beside services: under the "
+                 "gate, where the\n"
+                 "  cut is one of MPS shares (divvy serve --on mps, divvy run), and one of these "
+                 "jobs at a time.\n");
 }
 
 }  // namespace

@@ -342,6 +342,7 @@ class Measurement {
           return Fail(left.error());
         }
         if (died) return wanted.back();
+        curve = CurveOf(go.partition, go.processes);
         continue;
       }
       Point point = ToPoint(go.partition.size, go.processes, *batch, *measured);
@@ -393,6 +394,11 @@ class Measurement {
     fmt::print(stderr, "divvy: {}; {}going on with smaller ones\n", what,
                died ? "starting it again and " : "");
     std::erase_if(wanted, [&](int other) { return other >= batch; });
+    // Larger ones may have been measured before: with them a profile would answer for this one.
+    std::erase_if(points_, [&](const Point& point) {
+      return point.size == go.partition.size && point.processes == go.processes &&
+             point.figures.batch > batch;
+    });
     return {};
   }
 

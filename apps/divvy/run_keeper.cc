@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,10 +43,19 @@ void Pause() { poll(nullptr, 0, static_cast<int>(kPause.count())); }
 
 class MpsKeeper {
  public:
-  MpsKeeper(MpsHome home, std::string program, std::string devices)
-      : home_(std::move(home)),
+  // `lock` is that of the home, and outlives this.
+  MpsKeeper(const HeldFile& lock, MpsHome home, std::string program, std::string devices)
+      : lock_(lock),
+        home_(std::move(home)),
         devices_(std::move(devices)),
-        control_(std::move(program), {home_.pipe, home_.log}) {}
+        control_(std::move(program), {home_.pipe, home_.log}),
+        users_(open(home_.users.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+                    S_IRUSR | S_IWUSR)) {}
+  MpsKeeper(const MpsKeeper&) = delete;
+  MpsKeeper& operator=(const MpsKeeper&) = delete;
+  ~MpsKeeper() {
+    if (users_ >= 0) close(users_);
+  }
 
   // Until there are no users any more, or a signal asks it to end.
   void Run() {
@@ -67,6 +77,9 @@ class MpsKeeper {
       }
       if (!unused_since) unused_since = Clock::now();
       const bool over = failed_ || Clock::now() - *unused_since >= pace_.grace;
+      // Somebody has removed the home: nobody can come any more, and another may stand in its
+      // place.
+      if (over && !lock_.IsAt(home_.keeper)) return EndOurs();
       if (over && EndUnused()) return;
     }
     Fail("its keeper was told to end");
@@ -75,7 +88,12 @@ class MpsKeeper {
   }
 
  private:
-  bool HasUsers() const { return !HeldFile::TryLock(home_.users, false); }
+  // By the file that users of this home hold, be it removed since.
+  bool HasUsers() const {
+    if (flock(users_, LOCK_EX | LOCK_NB) != 0) return true;
+    flock(users_, LOCK_UN);
+    return false;
+  }
 
   void Reap() {
     while (true) {
@@ -175,6 +193,16 @@ class MpsKeeper {
     KillDaemon();
   }
 
+  // Whatever others that go by our path do.
+  void EndOurs() {
+    for (const int signal : {SIGTERM, SIGKILL}) {
+      Reap();
+      if (daemon_ == 0) return;
+      kill(daemon_, signal);
+      static_cast<void>(AwaitEnd());
+    }
+  }
+
   bool AwaitEnd() {
     const Clock::time_point end = Clock::now() + pace_.answer;
     while (Clock::now() < end) {
@@ -193,9 +221,11 @@ class MpsKeeper {
     daemon_ = 0;
   }
 
+  const HeldFile& lock_;
   MpsHome home_;
   std::string devices_;
   device::MpsControl control_;
+  int users_;
   MpsPace pace_ = MpsPace::FromEnvironment();
   StopSignal stop_;
   pid_t daemon_ = 0;  // 0 when there is none.
@@ -217,7 +247,7 @@ void Run(const std::string& dir, const std::string& program, const std::string& 
   }
   fcntl(kKeeperLockFd, F_SETFD, FD_CLOEXEC);
   if (chdir("/") != 0) errno = 0;  // It only would pin a folder of the user's.
-  MpsKeeper(home, program, devices).Run();
+  MpsKeeper(*lock, home, program, devices).Run();
 }
 
 }  // namespace

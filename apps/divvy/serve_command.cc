@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -17,22 +16,24 @@
 #include <vector>
 
 #include "base/number.h"
-#include "base/text_safety.h"
 #include "command.h"
 #include "net/address.h"
 #include "net/loop.h"
 #include "net/tls.h"
+#include "run_home.h"
 #include "serve_setup.h"
 #include "serve_sockets.h"
+#include "serve_token.h"
 #include "server/server.h"
 #include "simulate_arguments.h"
 #include "table.h"
-#include "text_file.h"
 
 namespace divvy::app {
 namespace {
 
 using nlohmann::json;
+
+constexpr int kUsualBodyMib = 64;
 
 struct ServeOptions {
   ServeChoice choice;
@@ -46,7 +47,7 @@ struct ServeOptions {
   std::string log = "text";
   std::string spread = "none";
   int shed_status = 429;
-  int max_body_mib = 64;
+  std::optional<int> max_body_mib;
   int max_pending_mib = 2048;
   int max_connections = 4096;
   bool access_log = false;
@@ -103,30 +104,6 @@ void PrintWorkers(const ServePlan& plan, OutputFormat format) {
   fmt::print("{}", Table(rows, 3));
 }
 
-// A bearer token, as RFC 6750 has them; a line end after it is not part of it.
-[[nodiscard]] Result<std::string> ReadServerToken(const std::string& file) {
-  auto token = ReadText(file);
-  if (!token) return Fail(token.error());
-  while (!token->empty() && (token->back() == '\n' || token->back() == '\r')) token->pop_back();
-  if (token->empty()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--token-file: {} is empty; put a token into it, such as `openssl rand "
-                            "-hex 32` prints",
-                            file));
-  }
-  const auto wrong = std::ranges::find_if(*token, [](unsigned char c) {
-    return std::isalnum(c) == 0 &&
-           std::string_view("-._~+/=").find(static_cast<char>(c)) == std::string_view::npos;
-  });
-  if (wrong == token->end()) return token;
-  const bool blank = *wrong == ' ' || *wrong == '\t' || *wrong == '\n' || *wrong == '\r';
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("--token-file: {} has {} as its byte {}; a token is one word of letters, "
-                          "digits and -._~+/=",
-                          file, blank ? "a space or line end" : Quoted({&*wrong, 1}),
-                          wrong - token->begin() + 1));
-}
-
 class Serving {
  public:
   Serving(ServeOptions options, Invocation& invocation)
@@ -163,6 +140,7 @@ class Serving {
     SayWhere(plan->setup);
     server_->Use(std::move(plan->setup), [this] { log_.Info("ready"); });
     loop_.Watch(signals, EPOLLIN, [this, signals](std::uint32_t) { TakeSignal(signals); });
+    if (options_.choice.on == ServeOn::kMps) LookAfterDaemons();
     loop_.Run();
     if (planning_.joinable()) planning_.join();
     server_.reset();
@@ -186,7 +164,16 @@ class Serving {
       if (!parsed) return Fail(parsed.error());
       address = *parsed;
     }
-    const auto bytes = static_cast<std::size_t>(options_.max_body_mib) << 20;
+    if (options_.max_body_mib > options_.max_pending_mib) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--max-body {0} is larger than --max-pending {1}: no request of more "
+                              "than {1} MiB could be held; lower the former to {1}, or raise the "
+                              "latter to {0} at least",
+                              *options_.max_body_mib, options_.max_pending_mib));
+    }
+    const int body_mib =
+        options_.max_body_mib.value_or(std::min(kUsualBodyMib, options_.max_pending_mib));
+    const auto bytes = static_cast<std::size_t>(body_mib) << 20;
     made.http_limits.body_bytes = bytes;
     made.http_limits.drain_time = std::chrono::seconds(1);
     made.grpc_limits.message_bytes = bytes;
@@ -198,7 +185,7 @@ class Serving {
     made.service.pending_bytes = static_cast<std::size_t>(options_.max_pending_mib) << 20;
     made.service.shed_with_503 = options_.shed_status == 503;
     if (!options_.token_file.empty()) {
-      auto token = ReadServerToken(options_.token_file);
+      auto token = ReadTokenFile(options_.token_file);
       if (!token) return Fail(token.error());
       made.service.token = std::move(*token);
     }
@@ -249,6 +236,15 @@ class Serving {
       log_.Info("ended");
       loop_.Stop();
     });
+  }
+
+  // Workers die with their daemon, and only come up again when there is another.
+  void LookAfterDaemons() {
+    for (const ServeDaemons::Change& change : options_.choice.daemons->LookAfter()) {
+      log_.Warning(change.line, {{"gpu", change.gpu}});
+      if (change.ready) server_->RestartWorkers(change.gpu, change.line);
+    }
+    loop_.At(loop_.now() + MpsPace::FromEnvironment().look, [this] { LookAfterDaemons(); });
   }
 
   // Plans in a thread of its own: it may take seconds, and requests go on meanwhile.
@@ -352,9 +348,10 @@ void AddServeCommand(CLI::App& app, Invocation& invocation) {
   command->add_option("--shed-status", options->shed_status, "HTTP status of refused requests")
       ->check(CLI::IsMember({429, 503}))
       ->capture_default_str();
-  command->add_option("--max-body", options->max_body_mib, "Largest request, in MiB")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+  command
+      ->add_option("--max-body", options->max_body_mib,
+                   "Largest request, in MiB (default: 64, or --max-pending where that is less)")
+      ->check(CLI::Range(1, 4096));
   command
       ->add_option("--max-pending", options->max_pending_mib,
                    "Of requests that come or are under way and of answers that clients have not "

@@ -178,29 +178,24 @@ class Layout {
     if (choice_.on == ServeOn::kMps) {
       // As `divvy profile` measures: the processes of a partition have its SMs together.
       const int percent = measure::ThreadPercentage(share, replica.lanes);
-      auto environment = MpsEnvironment(number);
-      if (!environment) return Fail(environment.error());
-      worker.environment = std::move(*environment);
+      if (auto placed = PlaceOnMps(number, worker); !placed) return Fail(placed.error());
       worker.environment.emplace_back("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent));
     }
     return worker;
   }
 
-  // Of clients of the daemon of a GPU.
-  [[nodiscard]] Result<std::vector<std::pair<std::string, std::string>>> MpsEnvironment(
-      const std::string& gpu) {
-    std::vector<std::pair<std::string, std::string>> variables;
-    if (choice_.dry_run) return variables = {{"CUDA_VISIBLE_DEVICES", gpu}};
-    auto& daemons = choice_.daemons->by_gpu;
-    if (!daemons.contains(gpu)) {
-      auto sharing = JoinMps(gpu, choice_.nvml);
-      if (!sharing) return Fail(sharing.error());
-      daemons.emplace(gpu, std::move(*sharing));
+  // Makes it a client of the daemon of a GPU.
+  [[nodiscard]] Result<void> PlaceOnMps(const std::string& gpu, server::WorkerSpec& worker) {
+    if (choice_.dry_run) {
+      worker.environment = {{"CUDA_VISIBLE_DEVICES", gpu}};
+      return {};
     }
-    for (const auto& [name, value] : daemons.at(gpu).environment) {
-      if (value) variables.emplace_back(name, *value);
-    }
-    return variables;
+    auto variables = choice_.daemons->Join(gpu, choice_.nvml);
+    if (!variables) return Fail(variables.error());
+    worker.environment = std::move(*variables);
+    worker.place = gpu;
+    worker.can_start = [daemons = choice_.daemons, gpu] { return daemons->IsReady(gpu); };
+    return {};
   }
 
   // What does not depend on the partition.

@@ -1,13 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "run_sharing.h"
+#include "serve_daemons.h"
 #include "server/generation.h"
 
 namespace divvy::app {
@@ -17,12 +16,6 @@ enum class ServeOn {
   kCpu,  // Processes on this machine's cores.
   kMig,  // The GPUs' MIG instances, which are there already (`divvy apply`).
   kMps,  // Clients of an MPS daemon, each with its partition's share of the SMs.
-};
-
-// The MPS daemons that a server uses, by GPU as its plan names it: joined, or started if there is
-// none. They stay as long as this does.
-struct ServeDaemons {
-  std::map<std::string, Sharing> by_gpu;
 };
 
 struct ServeChoice {

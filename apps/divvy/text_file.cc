@@ -115,6 +115,10 @@ Result<void> CheckWritable(std::string_view option, const std::string& path) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} {}: is a folder; name a file in it", option, path));
   }
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} {}: is no file that can be written anew", option, path));
+  }
   const std::filesystem::path folder = std::filesystem::absolute(path, error).parent_path();
   if (!error && std::filesystem::is_directory(folder, error)) {
     if (::access(folder.c_str(), W_OK) == 0) return {};

@@ -15,6 +15,7 @@
 #include "device/nvml_library.h"
 #include "run_boards.h"
 #include "simulate_arguments.h"
+#include "terminal.h"
 #include "top_boards.h"
 #include "top_view.h"
 
@@ -140,7 +141,7 @@ class Top {
       const int indent = options_.once ? 2 : -1;
       return document.dump(indent, ' ', false, json::error_handler_t::replace) + "\n";
     }
-    std::string text = TopTable(gpus, names_);
+    std::string text = TopTable(gpus, names_, TerminalColumns().value_or(0));
     for (const std::string& note : notes_) text += fmt::format("Note: {}\n", note);
     return text;
   }

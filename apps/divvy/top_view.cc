@@ -134,6 +134,15 @@ json JobJson(const JobRates& rates) {
           {"seconds", rates.seconds}};
 }
 
+bool Fits(const std::string& table, std::size_t columns) {
+  for (std::size_t begin = 0; begin < table.size();) {
+    const std::size_t end = table.find('\n', begin);
+    if (end - begin > columns) return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<GpuRates> RatesOf(const std::vector<BoardReading>& before,
@@ -154,7 +163,8 @@ std::vector<GpuRates> RatesOf(const std::vector<BoardReading>& before,
   return gpus;
 }
 
-std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names) {
+std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names,
+                     std::size_t columns) {
   if (gpus.empty()) return "nobody runs under the gate here\n";
   constexpr std::size_t kLeft = 4;  // PID is a name too.
   std::string text;
@@ -166,7 +176,12 @@ std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names) {
         {"PID", "NAME", "CLASS", "MODE", "SLO", "OPEN", "P50 MS", "P99 MS", "LATE", "REQ/S",
          "LAUNCH/S", "GPU", "CLOSED", "MARK/S", "MEM GIB", "RESCUED"}};
     for (const JobRates& job : gpu.jobs) rows.push_back(JobRow(job));
-    text += Table(rows, kLeft);
+    std::string table = Table(rows, kLeft);
+    while (columns > 0 && !Fits(table, columns) && rows.front().size() > kLeft) {
+      for (auto& row : rows) row.pop_back();
+      table = Table(rows, kLeft);
+    }
+    text += table;
   }
   return text;
 }

@@ -39,8 +39,10 @@ using GpuNames = std::map<std::string, GpuName>;
 [[nodiscard]] std::vector<GpuRates> RatesOf(const std::vector<BoardReading>& before,
                                             const std::vector<BoardReading>& now);
 
-// For people; ends with a line end.
-[[nodiscard]] std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names);
+// For people; ends with a line end. Where lines would be longer than `columns`, the table does
+// without its last ones; 0: however long they are.
+[[nodiscard]] std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names,
+                                   std::size_t columns = 0);
 
 // For programs. What does not apply to a job is null.
 [[nodiscard]] nlohmann::json TopJson(const std::vector<GpuRates>& gpus, const GpuNames& names);

@@ -120,13 +120,12 @@ GraphCache::GraphCache(at::Device device, bool record, Forward forward) {
 }
 
 GraphCache::~GraphCache() {
-  const c10::cuda::CUDAGuard guard(state_->device);
   try {
+    const c10::cuda::CUDAGuard guard(state_->device);
     state_->stream.synchronize();
   } catch (const std::exception&) {
     // The GPU has failed, and whoever ran into that knows.
   }
-  state_.reset();
 }
 
 std::vector<at::Tensor> GraphCache::Run(const std::vector<at::Tensor>& host) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "graphs.h"
@@ -77,9 +78,24 @@ std::vector<at::Tensor> ToTensors(const c10::IValue& value) {
   return tensors;
 }
 
-// Numbers that tracing wrote down as tensors, as it does in arithmetic with sizes, belong to the
-// host: loading to a GPU takes them along, and every use as a size would then wait for the GPU,
-// which no CUDA graph can record. Tensors without dimensions mix with those of any device.
+bool IsArithmetic(const torch::jit::Node& node) {
+  static constexpr std::array<std::string_view, 8> kKinds = {
+      "aten::add", "aten::sub", "aten::rsub",      "aten::mul",
+      "aten::div", "aten::neg", "aten::remainder", "aten::floor_divide"};
+  return std::ranges::find(kKinds, std::string_view(node.kind().toQualString())) != kKinds.end();
+}
+
+// True for what tracing makes of a size, and of arithmetic with one.
+bool IsOfSizes(const torch::jit::Value& value) {
+  const torch::jit::Node& node = *value.node();
+  if (node.kind() == c10::prim::NumToTensor) return true;
+  return IsArithmetic(node) &&
+         std::ranges::any_of(node.inputs(), [](const auto* input) { return IsOfSizes(*input); });
+}
+
+// Numbers that tracing wrote down as tensors in arithmetic with sizes belong to the host: loading
+// to a GPU takes them along, and every use as a size would then wait for the GPU, which no CUDA
+// graph can record. Others stay where they are: not every operator mixes devices.
 void KeepNumbersOnHost(torch::jit::Block* block) {
   for (torch::jit::Node* const node : block->nodes()) {
     for (torch::jit::Block* const inner : node->blocks()) KeepNumbersOnHost(inner);
@@ -87,6 +103,13 @@ void KeepNumbersOnHost(torch::jit::Block* block) {
     if (node->kindOf(c10::attr::value) != torch::jit::AttributeKind::t) continue;
     const at::Tensor number = node->t(c10::attr::value);
     if (number.dim() != 0 || number.device().is_cpu()) continue;
+    bool of_sizes = false;
+    bool arithmetic = true;
+    for (const torch::jit::Use& use : node->output()->uses()) {
+      arithmetic = arithmetic && IsArithmetic(*use.user);
+      of_sizes = of_sizes || (IsArithmetic(*use.user) && IsOfSizes(*use.user->output()));
+    }
+    if (!of_sizes || !arithmetic) continue;
     node->t_(c10::attr::value, number.cpu());
     node->output()->inferTypeFrom(node->t(c10::attr::value));
   }

@@ -39,7 +39,7 @@ struct Settings {
   bool warm_all = true;
   bool half = false;  // half=on: the weights are turned to FP16 after loading.
 
-  // Throws BadInput for an unknown key or a value that is neither on nor off.
+  // Throws BadInput for an unknown key or value.
   void Set(const std::string& key, const std::string& value);
 };
 

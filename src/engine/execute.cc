@@ -9,6 +9,7 @@
 #include "engine/batch.h"
 #include "engine/classify.h"
 #include "kserve/http_infer.h"
+#include "kserve/status.h"
 
 namespace divvy::engine {
 namespace {
@@ -20,21 +21,6 @@ struct Ready {
 };
 
 Duration Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
-
-int StatusOf(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return 400;
-    case ErrorCode::kNotFound:
-      return 404;
-    case ErrorCode::kUnsupported:
-      return 501;
-    case ErrorCode::kUnavailable:
-      return 503;
-    default:
-      return 500;
-  }
-}
 
 // What an engine gets wrong is no reason to come back later, unlike a worker that is not up yet.
 Error AsEngineFault(Error error) {
@@ -142,7 +128,7 @@ RunRecord RunGroup(Engine& engine, std::span<const Ready> ready, std::span<const
 }  // namespace
 
 net::HttpAnswer ErrorAnswer(const Error& error) {
-  return {.status = StatusOf(error.code),
+  return {.status = kserve::HttpStatusOf(error.code),
           .headers = {{"Content-Type", "application/json"}},
           .body = {net::Slice(kserve::ErrorJson(error.message))}};
 }

@@ -54,7 +54,7 @@ void SloControl::Step(const RequestTimes& times) {
   }
   if (calm_ > 2 * patience_ + kLongCalm) patience_ = std::max(patience_ / 2, 1U);
   // Room to spare lets it out faster.
-  const std::uint32_t step = kOut * (worst * 4 < slo_ns_ ? 10U : worst * 2 < slo_ns_ ? 4U : 1U);
+  const std::uint32_t step = kOut * (worst * 5 < slo_ns_ * 2 ? 10U : worst * 2 < slo_ns_ ? 4U : 1U);
   openness_ = std::min(ceiling_, openness_ + step);
 }
 

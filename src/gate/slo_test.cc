@@ -104,6 +104,18 @@ class Loop {
   SloControl control_;
 };
 
+TEST(SloControlTest, OpensInTwoStepsWhereThereIsMuchRoom) {
+  SloControl control(16'000);
+  RequestTimes times;
+  int requests = 0;
+  while (control.Openness() < kNoProtection && requests < 1000) {
+    times.Add(requests % 16 == 0 ? 5'200 : 2'900);
+    control.Step(times);
+    ++requests;
+  }
+  EXPECT_EQ(requests, 32);
+}
+
 TEST(SloControlTest, BeginsWithFullProtectionAndWaitsForEvidence) {
   SloControl control(10'000);
   RequestTimes times;

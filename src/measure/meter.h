@@ -52,7 +52,8 @@ class HostMeter final : public Meter {
 class GpuMeter final : public Meter {
  public:
   // `share`: of the SMs that `watch` sees, those that the partition has; `copies`: so many such
-  // partitions are at work, with processes that all have the mark. Figures are one's.
+  // partitions are at work, with processes that all have the mark. Utilisation and memory are
+  // one's, power is the board's.
   GpuMeter(device::UsageWatch watch, double share, int copies, std::string mark);
   void Begin() override { watch_.Begin(); }
   void Look() override { watch_.Look(); }

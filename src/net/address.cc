@@ -182,12 +182,19 @@ Address LocalAddress(int fd) {
   return Address::Of(storage, size);
 }
 
+ErrorCode ConnectErrorCode(int error) {
+  const bool ours = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS ||
+                    error == EADDRNOTAVAIL;
+  return ours ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable;
+}
+
 Result<int> StartConnecting(const Address& address) {
+  const auto fail = [&address](int error) {
+    return Fail(ConnectErrorCode(error),
+                fmt::format("cannot connect to {}: {}", address.Describe(), Why(error)));
+  };
   const int fd = socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) {
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("cannot connect to {}: {}", address.Describe(), Why(errno)));
-  }
+  if (fd < 0) return fail(errno);
   if (!address.is_unix()) {
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -195,8 +202,7 @@ Result<int> StartConnecting(const Address& address) {
   if (connect(fd, address.get(), address.size()) != 0 && errno != EINPROGRESS) {
     const int error = errno;
     close(fd);
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("cannot connect to {}: {}", address.Describe(), Why(error)));
+    return fail(error);
   }
   return fd;
 }

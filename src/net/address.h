@@ -38,6 +38,10 @@ class Address {
 // Where a socket of Listen really listens.
 [[nodiscard]] Address LocalAddress(int fd);
 // A non-blocking socket whose connection is under way: writable once it stands.
+//   kResourceExhausted  for want of descriptors, memory or ports of our own: nobody else's fault;
+//   kUnavailable        the other side cannot be reached.
 [[nodiscard]] Result<int> StartConnecting(const Address& address);
+// Which of the two an errno of a connection under way is.
+[[nodiscard]] ErrorCode ConnectErrorCode(int error);
 
 }  // namespace divvy::net

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "net/grpc_wire.h"
 #include "net/http2.h"
+#include "net/progress.h"
 
 namespace divvy::net {
 namespace {
@@ -27,6 +28,9 @@ bool IsKept(std::string_view name) {
   return name == "authorization" || name == "content-type" || name == "grpc-encoding" ||
          name == "grpc-timeout" || name == "traceparent" || name == "tracestate";
 }
+
+// Of a status: so much is part of call_bytes.
+constexpr std::size_t kShortText = 256;
 
 // A larger message would never fit.
 std::size_t MostMessageBytes(const GrpcLimits& limits) {
@@ -76,7 +80,7 @@ class GrpcServer::Call final : public GrpcCall, public std::enable_shared_from_t
   bool open() const { return server_ != nullptr && accepted_ && !finished_ && !cancelled_; }
   bool ReadHeaders();
   bool ReadEncodingAndTimeout();
-  void SendStatus(const GrpcStatus& status, const char* http_status);
+  void SendStatus(GrpcStatus status, const char* http_status);
   void Cancel();
   void Keep(std::string_view name, std::string_view value, std::string& to);
 
@@ -92,7 +96,7 @@ class GrpcServer::Call final : public GrpcCall, public std::enable_shared_from_t
   BudgetShare share_;
   std::size_t kept_bytes_;  // Of the call itself and its metadata.
   bool fits_;               // They are in the budget.
-  TimePoint heard_;
+  Progress heard_;
   std::optional<TimePoint> deadline_;
   Loop::TimerId timer_{};
   std::size_t messages_ = 0;
@@ -119,10 +123,15 @@ void GrpcServer::Call::Finish(GrpcStatus status) {
   Check(!std::exchange(finished_, true), "one status a call");
   if (server_ == nullptr || cancelled_) return;
   server_->loop_.Cancel(timer_);
-  SendStatus(status, "200");
+  SendStatus(std::move(status), "200");
 }
 
-void GrpcServer::Call::SendStatus(const GrpcStatus& status, const char* http_status) {
+void GrpcServer::Call::SendStatus(GrpcStatus status, const char* http_status) {
+  // It waits for as long as the client does not take what comes before it.
+  const std::size_t text = status.message.size();
+  if (text > kShortText && !share_.Set(kept_bytes_ + reader_.held() + text)) {
+    status.message.resize(kShortText);
+  }
   Headers headers = responded_ ? Headers() : AnswerHeaders(http_status);
   AppendStatus(status, headers);
   if (responded_) {
@@ -134,10 +143,10 @@ void GrpcServer::Call::SendStatus(const GrpcStatus& status, const char* http_sta
 
 void GrpcServer::Call::Fail(const GrpcStatus& status, const char* http_status) {
   if (server_ == nullptr || cancelled_) return;
-  // No status may follow half a message.
-  if (unsent() > 0) {
+  // No status may follow half a message, nor another status.
+  if (unsent() > 0 || finished_) {
     http2_->Reset(stream_, NGHTTP2_CANCEL);
-  } else if (!finished_) {
+  } else {
     SendStatus(status, http_status);
   }
   Cancel();
@@ -185,12 +194,12 @@ bool GrpcServer::Call::IsStuck(TimePoint now) const {
   if (!open() || (messages_ > 0 && !reader_.in_message())) return false;
   const GrpcLimits& limits = server_->limits_;
   const bool waits = !reader_.in_message() && server_->handler_.MayWait(method_);
-  return heard_ < now - (waits ? limits.idle_time : limits.stall_time);
+  return heard_.since() < now - (waits ? limits.idle_time : limits.stall_time);
 }
 
 void GrpcServer::Call::OnHeadersEnd() {
   if (std::exchange(headers_ended_, true)) return;
-  heard_ = server_->loop_.now();
+  heard_.Restart(server_->loop_.now());
   accepted_ = ReadHeaders();
   if (!accepted_ || !deadline_) return;
   // Cancelled before the call goes.
@@ -249,7 +258,12 @@ bool GrpcServer::Call::ReadEncodingAndTimeout() {
 }
 
 void GrpcServer::Call::OnData(std::string_view bytes) {
-  heard_ = server_->loop_.now();
+  const TimePoint now = server_->loop_.now();
+  if (reader_.in_message()) {
+    heard_.Moved(bytes.size(), now);
+  } else {
+    heard_.Restart(now);
+  }
   while (open()) {
     MessageReader::Taken taken = reader_.Take(bytes);
     const bool fits = share_.Set(kept_bytes_ + reader_.held());
@@ -259,6 +273,7 @@ void GrpcServer::Call::OnData(std::string_view bytes) {
                    fmt::format("requests of {} bytes are held already", budget_->taken())});
     }
     if (!taken.message) return;
+    heard_.Restart(now);
     known_ = true;
     ++messages_;
     server_->handler_.OnMessage(shared_from_this(), *std::move(taken.message));

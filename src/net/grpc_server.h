@@ -24,17 +24,18 @@ struct GrpcLimits {
   std::size_t connections = 4096;
   std::size_t streams = 1024;             // Of one connection at a time.
   std::size_t metadata_bytes = 64 << 10;  // Of one call. Beyond: RESOURCE_EXHAUSTED.
-  // Of calls (call_bytes each and what is kept of their metadata) and of what has come of messages
-  // that are not whole; beyond: RESOURCE_EXHAUSTED. Shared with whoever else counts in it; null: no
-  // bound, else message_bytes is no more than that.
+  // Of calls (call_bytes each, what is kept of their metadata and of the text of their status), and
+  // of what has come of messages that are not whole; beyond: RESOURCE_EXHAUSTED. Shared with
+  // whoever else counts in it; null: no bound, else message_bytes is no more than that.
   std::shared_ptr<ByteBudget> budget = nullptr;
   std::size_t call_bytes = 1 << 10;
   // Calls of one connection that its client may reset at once, and a tenth of that in each second
   // after; beyond, the connection is ended. High, because clients under load reset what is late.
   std::size_t resets = 10'000;
   Duration idle_time = std::chrono::seconds(300);  // A connection without calls.
-  // A peer that takes nothing of what waits for it, sends half a message, no first byte, or a call
-  // without a message, unless the handler lets that wait: then it has idle_time.
+  // A peer that takes less than 4 KiB of what waits for it, sends less of a message that is not
+  // whole, no first byte, or a call without a message, unless the handler lets that wait: then it
+  // has idle_time.
   Duration stall_time = std::chrono::seconds(20);
   Duration handshake_time = std::chrono::seconds(10);  // For TLS to stand.
 };
@@ -54,7 +55,8 @@ class GrpcCall {
   virtual std::size_t messages() const = 0;  // That the client has sent so far.
   // Sends one message. REQUIRES: not finished, and the message below 4 GiB.
   virtual void Write(std::vector<Slice> message) = 0;
-  // Ends the call. Once. The text is cut off after 4 KiB.
+  // Ends the call. Once. The text is cut off after 4 KiB, or after 256 bytes where the budget has
+  // no room for more.
   virtual void Finish(GrpcStatus status) = 0;
   // Bytes written and not yet taken by the client.
   virtual std::size_t unsent() const = 0;

@@ -254,6 +254,13 @@ TEST_F(GrpcTest, CompressedMessagesAreUndone) {
     raw.http2->End(stream, {});
     Until([&] { return raw.seen[stream].closed.has_value(); });
     EXPECT_TRUE(raw.seen[stream].data == Framed(text));
+    // What would be too large then is told so, with the limit.
+    const std::int32_t large = raw.Open("/t/Echo", {{"content-type", "application/grpc+proto"},
+                                                    {"grpc-encoding", gzip ? "gzip" : "deflate"}});
+    raw.Send(large, Framed(Compressed(std::string((1 << 20) + 1, 'x'), gzip), 1));
+    Until([&] { return raw.seen[large].closed.has_value(); });
+    EXPECT_EQ(raw.seen[large].headers["grpc-status"], "8");
+    EXPECT_NE(raw.seen[large].headers["grpc-message"].find("1048576"), std::string::npos);
   }
 }
 
@@ -499,8 +506,13 @@ TEST_F(GrpcTest, PeersThatDoNotMoveAreLetGo) {
   // Half a message.
   RawClient half(loop, *address, streams);
   const std::int32_t stuck = half.Open("/t/Stream");
-  half.Send(stuck, Framed("one") + Framed("two").substr(0, 6));
-  Until([&] { return half.seen[stuck].closed.has_value(); });
+  half.Send(stuck, Framed("one") + Framed(std::string(1 << 20, 'x')).substr(0, 6));
+  // Byte by byte is no better.
+  for (int i = 0; i < 500'000 && !half.seen[stuck].closed; ++i) {
+    half.Send(stuck, "x");
+    loop.Round(Duration::zero());
+  }
+  ASSERT_TRUE(half.seen[stuck].closed);
   EXPECT_EQ(half.seen[stuck].headers["grpc-status"], "4");
   EXPECT_EQ(handler.cancelled, 1);
   // And all of them, being idle after that.
@@ -538,6 +550,53 @@ TEST_F(GrpcTest, ClientsThatTakeNothingAreLetGo) {
   EXPECT_EQ(handler.held[0]->unsent(), 0U);
   close(fd);
   Until([&] { return server->connections() == 0; });
+}
+
+// A client that opens its window by one byte at a time holds nothing for ever, be it done or not.
+TEST_F(GrpcTest, ClientsThatTakeAnswersByteByByteAreLetGo) {
+  const auto budget = std::make_shared<ByteBudget>(1 << 20);
+  Serve({.budget = budget, .idle_time = hours(1), .stall_time = milliseconds(40)});
+  const int fd = *StartConnecting(*address);
+  // No window for the stream, and 2 MiB more for the connection.
+  const std::string bytes = WrittenCall("/t/Hold", std::string("\0\4\0\0\0\0", 6)) +
+                            std::string("\0\0\4\10\0\0\0\0\0\0\40\0\0", 13);
+  Until([&] { return server->connections() == 1; });
+  ASSERT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
+  Until([&] { return handler.held.size() == 1; });
+  handler.held[0]->Write({Slice(std::string(1 << 20, 'x'))});
+  handler.held[0]->Finish({GrpcCode::kAborted, std::string(3000, 'y')});
+  EXPECT_GT(budget->taken(), 1024U + 3000U) << "the status waits, too";
+  // WINDOW_UPDATE of stream 1. The answer takes more rounds than there are here.
+  const std::string more("\0\0\4\10\0\0\0\0\1\0\0\0\1", 13);
+  for (int i = 0; i < 500'000 && budget->taken() > 0; ++i) {
+    ASSERT_EQ(send(fd, more.data(), more.size(), MSG_NOSIGNAL), std::ssize(more));
+    std::array<char, 4096> answer;
+    while (recv(fd, answer.data(), answer.size(), 0) > 0) {
+    }
+    loop.Round(Duration::zero());
+  }
+  EXPECT_EQ(budget->taken(), 0U);
+  EXPECT_EQ(server->connections(), 1U);
+  close(fd);
+}
+
+// All bytes are out, and the window is closed: only the end is missing.
+TEST_F(GrpcTest, ClientsThatDoNotTakeTheStatusAreLetGo) {
+  const auto budget = std::make_shared<ByteBudget>(3000);
+  Serve({.budget = budget, .idle_time = hours(1), .stall_time = milliseconds(40)});
+  const int fd = *StartConnecting(*address);
+  const std::string bytes = WrittenCall("/t/Hold", std::string("\0\4\0\0\0\13", 6));
+  Until([&] { return server->connections() == 1; });
+  ASSERT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
+  Until([&] { return handler.held.size() == 1; });
+  handler.held[0]->Write({Slice::Static("answer")});
+  Until([&] { return handler.held[0]->unsent() == 0; });
+  const std::size_t before = budget->taken();
+  handler.held[0]->Finish({GrpcCode::kAborted, std::string(3000, 'y')});
+  EXPECT_EQ(budget->taken(), before) << "what has no room is cut off";
+  Until([&] { return budget->taken() == 0; });
+  EXPECT_EQ(server->connections(), 1U);
+  close(fd);
 }
 
 // Sends bytes and waits until the server has closed, or until it has taken them and stays.

@@ -147,6 +147,7 @@ struct Http2Connection::Callbacks {
     const std::size_t taken = std::min(size, outgoing.bytes);
     *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
     if (outgoing.ended && taken == outgoing.bytes) {
+      outgoing.handed_on = true;
       *flags |= NGHTTP2_DATA_FLAG_EOF;
       if (!outgoing.trailers.empty()) {
         *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
@@ -205,7 +206,7 @@ Http2Connection::Http2Connection(Loop& loop, int fd, std::unique_ptr<Stream> str
       stream_(std::move(stream)),
       settings_(settings),
       owner_(&owner),
-      moved_(loop.now()),
+      progress_(loop.now()),
       heard_(loop.now()) {
   session_ = Callbacks::MakeSession(*this);
   std::vector<nghttp2_settings_entry> entries{
@@ -265,7 +266,7 @@ std::int32_t Http2Connection::Open(const Headers& headers) {
   const std::int32_t stream =
       nghttp2_submit_request(session_, nullptr, pairs.data(), pairs.size(), &provider, nullptr);
   Check(stream > 0, "a connection that takes requests");
-  outgoing_[stream].moved = loop_.now();
+  outgoing_[stream].progress.Restart(loop_.now());
   PostFlush();
   return stream;
 }
@@ -277,7 +278,7 @@ void Http2Connection::Answer(std::int32_t stream, const Headers& headers) {
 }
 
 void Http2Connection::Respond(std::int32_t stream, const Headers& headers) {
-  outgoing_[stream].moved = loop_.now();
+  outgoing_[stream].progress.Restart(loop_.now());
   const std::vector<nghttp2_nv> pairs = Pairs(headers);
   nghttp2_data_provider provider{.source = {}, .read_callback = Callbacks::ReadBody};
   nghttp2_submit_response(session_, stream, pairs.data(), pairs.size(), &provider);
@@ -288,7 +289,7 @@ void Http2Connection::Write(std::int32_t stream, std::vector<Slice> body) {
   const auto found = outgoing_.find(stream);
   if (found == outgoing_.end()) return;
   Outgoing& outgoing = found->second;
-  if (outgoing.bytes == 0) outgoing.moved = loop_.now();
+  if (outgoing.bytes == 0) outgoing.progress.Restart(loop_.now());
   for (Slice& slice : body) {
     if (slice.empty()) continue;
     outgoing.bytes += slice.size();
@@ -300,6 +301,8 @@ void Http2Connection::Write(std::int32_t stream, std::vector<Slice> body) {
 void Http2Connection::End(std::int32_t stream, Headers trailers) {
   const auto found = outgoing_.find(stream);
   if (found == outgoing_.end()) return;
+  // A peer whose window is closed has not taken the end either.
+  if (found->second.bytes == 0) found->second.progress.Restart(loop_.now());
   found->second.ended = true;
   found->second.trailers = std::move(trailers);
   Resume(stream, found->second);
@@ -324,13 +327,14 @@ std::size_t Http2Connection::unsent(std::int32_t stream) const {
 std::vector<std::int32_t> Http2Connection::StalledSince(TimePoint then) const {
   std::vector<std::int32_t> stalled;
   for (const auto& [stream, outgoing] : outgoing_) {
-    if (outgoing.bytes > 0 && outgoing.moved < then) stalled.push_back(stream);
+    const bool waits = outgoing.bytes > 0 || (outgoing.ended && !outgoing.handed_on);
+    if (waits && outgoing.progress.since() < then) stalled.push_back(stream);
   }
   return stalled;
 }
 
 bool Http2Connection::SocketStalledSince(TimePoint then) const {
-  return queued() > 0 && moved_ < then;
+  return queued() > 0 && progress_.since() < then;
 }
 
 void Http2Connection::Ready(std::uint32_t events) {
@@ -414,7 +418,7 @@ void Http2Connection::Flush() {
     const std::size_t before = queue_.bytes();
     const SendQueue::State state = queue_.Flush(*stream_);
     if (state == SendQueue::State::kBroken) return Break("the peer has closed the connection");
-    if (queue_.bytes() < before) moved_ = loop_.now();
+    progress_.Moved(before - queue_.bytes(), loop_.now());
     if (state == SendQueue::State::kBlocked) {
       write_blocked_ = true;
       write_wants_read_ = stream_->wants_read();
@@ -442,13 +446,13 @@ void Http2Connection::WatchFor() {
 }
 
 void Http2Connection::AppendCopy(std::string_view bytes) {
-  if (queued() == 0) moved_ = loop_.now();
+  if (queued() == 0) progress_.Restart(loop_.now());
   copied_.append(bytes);
 }
 
 void Http2Connection::AppendBody(Outgoing& outgoing, std::size_t bytes) {
   outgoing.bytes -= bytes;
-  outgoing.moved = loop_.now();
+  outgoing.progress.Moved(bytes, loop_.now());
   while (bytes > 0) {
     Slice& front = outgoing.pieces.front();
     const std::size_t taken = std::min(bytes, front.size());

@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "net/http.h"
 #include "net/loop.h"
+#include "net/progress.h"
 #include "net/send_queue.h"
 #include "net/slice.h"
 #include "net/stream.h"
@@ -88,7 +89,7 @@ class Http2Connection : public std::enable_shared_from_this<Http2Connection> {
 
   // Bytes of Write that have not become frames yet.
   std::size_t unsent(std::int32_t stream) const;
-  // Streams of which bytes wait and none has gone since `then`.
+  // Streams of which bytes or the end wait and of which too little has gone since `then`.
   std::vector<std::int32_t> StalledSince(TimePoint then) const;
   // The same, for the socket.
   bool SocketStalledSince(TimePoint then) const;
@@ -106,9 +107,10 @@ class Http2Connection : public std::enable_shared_from_this<Http2Connection> {
     std::deque<Slice> pieces;
     std::size_t bytes = 0;
     bool ended = false;
-    bool deferred = false;  // nghttp2 has asked, and waits for resume.
+    bool deferred = false;   // nghttp2 has asked, and waits for resume.
+    bool handed_on = false;  // nghttp2 has all of it, the end too.
     Headers trailers;
-    TimePoint moved;
+    Progress progress;
   };
 
   void Ready(std::uint32_t events);
@@ -142,7 +144,7 @@ class Http2Connection : public std::enable_shared_from_this<Http2Connection> {
   bool closing_ = false;    // Gently: when all is out.
   bool shut_down_ = false;  // Of closing: we have sent our last byte.
   Loop::TimerId linger_{};
-  TimePoint moved_;  // When the socket last took something, or had nothing to take.
+  Progress progress_;  // Of the socket with what it is to take.
   TimePoint heard_;
   bool heard_anything_ = false;
 };

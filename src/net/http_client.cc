@@ -208,7 +208,7 @@ bool HttpClient::Connection::FinishConnecting() {
   socklen_t size = sizeof error;
   getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) {
-    FailAll(ErrorCode::kUnavailable,
+    FailAll(ConnectErrorCode(error),
             fmt::format("cannot connect to {}: {}", address_.Describe(),
                         std::error_code(error, std::generic_category()).message()));
     return false;

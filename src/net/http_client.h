@@ -19,8 +19,9 @@ namespace divvy::net {
 class HttpClient {
  public:
   // kUnavailable when the connection broke, could not be made, or was closed before the answer;
-  // kInvalidArgument when the answer was none. Called exactly once for each request, never from
-  // within Send. May call Send, and may destroy the client.
+  // kInvalidArgument when the answer was none; kResourceExhausted when we have no descriptor,
+  // memory or port for a connection, which says nothing of the server. Called exactly once for each
+  // request, never from within Send. May call Send, and may destroy the client.
   using Callback = std::function<void(Result<HttpResponse>)>;
 
   // `loop` and `streams` outlive it. `host` is what the Host header says.

@@ -18,8 +18,6 @@ namespace {
 
 // Answers that wait for their client; beyond that we hear no more requests of it.
 constexpr std::size_t kMostUnsent = 64 << 10;
-// What a client must move in every stall_time: one byte at a time would hold a connection for ever.
-constexpr std::size_t kProgress = 4 << 10;
 // A client that never stops sending must not keep the others waiting.
 constexpr int kReadsAtOnce = 16;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -165,7 +163,8 @@ void HttpServer::Connection::Run() {
   running_ = true;
   const bool was_full = IsFull();
   if (!dead_) Flush();
-  if (was_full && !IsFull()) read_progress_ = loop_.now();  // Until now we were the slow ones.
+  if (was_full && !IsFull())
+    read_progress_.Restart(loop_.now());  // Until now we were the slow ones.
   for (int reads = 0; !dead_; ++reads) {
     HandleMessages();
     if (dead_ || !IsReading()) break;
@@ -192,11 +191,7 @@ bool HttpServer::Connection::ReadSome() {
   if (got <= 0) return false;
   const auto bytes = static_cast<std::size_t>(got);
   reader_.Filled(bytes);
-  read_moved_ += bytes;
-  if (read_moved_ >= kProgress) {
-    read_moved_ = 0;
-    read_progress_ = loop_.now();
-  }
+  read_progress_.Moved(bytes, loop_.now());
   // A short read has emptied the socket, and one that ends a body most likely: asking again would
   // only be told so.
   return (bytes == room.size() && !reader_.is_whole()) || stream_->has_buffered();
@@ -300,8 +295,7 @@ bool HttpServer::Connection::BeginMessage() {
   }
   framing_ = *framing;
   MoveHead(request_, std::move(*copy));
-  read_progress_ = loop_.now();
-  read_moved_ = 0;
+  read_progress_.Restart(loop_.now());
   return true;
 }
 
@@ -368,7 +362,7 @@ void HttpServer::Connection::SendReady() {
   if (continue_due_ && slots_.empty()) {
     continue_due_ = false;
     queue_.Push(Slice::Static(kContinue));
-    read_progress_ = loop_.now();
+    read_progress_.Restart(loop_.now());
   }
 }
 
@@ -386,11 +380,8 @@ void HttpServer::Connection::Flush() {
     dead_ = true;
     return;
   }
-  write_moved_ += before - queue_.bytes();
-  if (!blocked_ || write_moved_ >= kProgress) {
-    write_moved_ = 0;
-    write_progress_ = loop_.now();
-  }
+  write_progress_.Moved(before - queue_.bytes(), loop_.now());
+  if (!blocked_) write_progress_.Restart(loop_.now());
   blocked_ = state == SendQueue::State::kBlocked;
   write_wants_read_ = blocked_ && stream_->wants_read();
   if (!blocked_) idle_since_ = loop_.now();
@@ -428,10 +419,10 @@ std::optional<TimePoint> HttpServer::Connection::Deadline() const {
   if (stream_->handshaking()) return std::min(idle_since_ + limits_.head_time, drains_at_);
   std::optional<TimePoint> due;
   const auto by = [&due](TimePoint when) { due = due ? std::min(*due, when) : when; };
-  if (!queue_.empty()) by(write_progress_ + limits_.stall_time);
+  if (!queue_.empty()) by(write_progress_.since() + limits_.stall_time);
   if (last_seen_ || IsFull()) return due;
   if (reader_.in_body()) {
-    if (!continue_due_) by(read_progress_ + limits_.stall_time);
+    if (!continue_due_) by(read_progress_.since() + limits_.stall_time);
   } else if (head_begun_) {
     by(head_since_ + limits_.head_time);
   } else if (slots_.empty() && queue_.empty()) {
@@ -462,7 +453,8 @@ void HttpServer::Connection::OnTimer() {
 }
 
 void HttpServer::Connection::Expire() {
-  const bool stalled = !queue_.empty() && write_progress_ + limits_.stall_time <= loop_.now();
+  const bool stalled =
+      !queue_.empty() && write_progress_.since() + limits_.stall_time <= loop_.now();
   const bool midway = head_begun_ || reader_.in_body();
   if (linger_until_ || stalled || !midway) {
     dead_ = true;

@@ -11,6 +11,7 @@
 
 #include "net/http_reader.h"
 #include "net/http_server.h"
+#include "net/progress.h"
 #include "net/send_queue.h"
 
 namespace divvy::net {
@@ -107,10 +108,8 @@ class HttpServer::Connection : public std::enable_shared_from_this<HttpServer::C
   TimePoint head_since_{};
   TimePoint idle_since_{};
   TimePoint drains_at_ = TimePoint::max();  // Idle: closes then.
-  TimePoint read_progress_{};
-  TimePoint write_progress_{};
-  std::size_t read_moved_ = 0;
-  std::size_t write_moved_ = 0;
+  Progress read_progress_;
+  Progress write_progress_;
   std::optional<TimePoint> linger_until_;
   std::optional<Loop::TimerId> timer_;
 };

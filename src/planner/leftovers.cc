@@ -81,44 +81,64 @@ std::string WhyNot(const gpu::GpuModel& gpu, const std::vector<gpu::MigLayout>& 
       job.profile.memory_gib.value_or(0) + kContextGib, most);
 }
 
-// How much of each GPU's time its models take, as shares of the whole GPU; nothing for a GPU that
-// has none.
+// How much of each GPU its models and jobs take; nothing for a GPU without a model. Of a job nobody
+// knows when it rests.
 std::vector<std::optional<double>> BusyOf(const Problem& problem, const Deployment& deployment) {
   const std::vector<ModelFigures> figures = Assess(problem, deployment);
   std::vector<std::optional<double>> busy(deployment.gpus.size());
   for (std::size_t i = 0; i < deployment.gpus.size(); ++i) {
+    double all = 0;
     for (const Replica& replica : deployment.gpus[i]) {
-      if (replica.kind != Replica::Kind::kModel) continue;
-      const ModelFigures& model = figures[replica.index];
-      const double load = model.capacity > 0 ? std::min(1.0, model.demand / model.capacity) : 1;
-      busy[i] = busy[i].value_or(0) + load * PartOf(*problem.gpu, replica.instance.profile);
+      if (replica.kind == Replica::Kind::kIdle) continue;
+      double load = 1;
+      if (replica.kind == Replica::Kind::kModel) {
+        const ModelFigures& model = figures[replica.index];
+        if (model.capacity > 0) load = std::min(1.0, model.demand / model.capacity);
+        busy[i] = 0;
+      }
+      all += load * PartOf(*problem.gpu, replica.instance.profile);
     }
+    if (busy[i]) busy[i] = all;
   }
   return busy;
 }
 
-std::optional<BesidePlace> BesideServices(const Problem& problem,
-                                          const std::vector<std::optional<double>>& busy,
-                                          const CollocatedJob& job, std::optional<double> power_w) {
+// GiB of the largest instance: about all that there is.
+std::optional<double> MemoryOf(const gpu::GpuModel& gpu) {
+  std::optional<double> most;
+  for (const gpu::ProfileIndex profile : gpu.Select(gpu::ProfileSet::kBase)) {
+    const auto& mib = gpu.profile(profile).memory_mib;
+    if (mib) most = std::max(most.value_or(0), *mib / 1024.0);
+  }
+  return most;
+}
+
+void AdviseBesideServices(const Problem& problem, const std::vector<std::optional<double>>& busy,
+                          const CollocatedJob& job, std::optional<double> power_w,
+                          LeftoverAdvice& advice) {
   std::optional<std::size_t> calmest;
   for (std::size_t i = 0; i < busy.size(); ++i) {
     if (busy[i] && (!calmest || *busy[i] < *busy[*calmest])) calmest = i;
   }
-  if (!calmest) return std::nullopt;
+  if (!calmest) {
+    advice.why_not_beside = "no GPU has a service";
+    return;
+  }
   CollocatedJob services{.name = job.name + " and services"};
   services.job_class = JobClass::kLatency;
   services.profile.utilisation = std::min(1.0, *busy[*calmest]);
-  CollocatedJob work = job;
-  work.job_class = JobClass::kBatch;
-  const Advice advice = Advise({.gpu_name = problem.gpu->name,
-                                .gpu = problem.gpu,
-                                .memory_gib = {},
-                                .power_w = power_w,
-                                .jobs = {services, work}});
-  const ModeOutlook& gate = advice.outlook(SharingMode::kGate);
-  if (!gate.impossible.empty()) return std::nullopt;
+  services.profile.memory_gib = 0;  // Theirs comes on top, and is not known here.
+  const Advice sharing = Advise({.gpu_name = problem.gpu->name,
+                                 .gpu = problem.gpu,
+                                 .memory_gib = MemoryOf(*problem.gpu),
+                                 .power_w = power_w,
+                                 .jobs = {services, job}});
+  const ModeOutlook& gate = sharing.outlook(SharingMode::kGate);
+  advice.why_not_beside = gate.impossible;
+  if (!gate.impossible.empty()) return;
   const JobOutlook& outlook = gate.jobs.back();
-  return BesidePlace{*calmest, *busy[*calmest], {outlook.speed, outlook.low, outlook.high}};
+  advice.beside =
+      BesidePlace{*calmest, *busy[*calmest], {outlook.speed, outlook.low, outlook.high}};
 }
 
 }  // namespace
@@ -131,13 +151,18 @@ std::vector<LeftoverAdvice> JobsInLeftovers(const Problem& problem, const Deploy
   std::vector<LeftoverAdvice> advice;
   for (const CollocatedJob& job : jobs) {
     LeftoverAdvice one{.job = job.name, .demand = EstimateDemand(job.profile, power_w)};
+    if (job.job_class == JobClass::kLatency) {
+      one.why_not = one.why_not_beside = "somebody waits for it: it belongs into the fleet";
+      advice.push_back(std::move(one));
+      continue;
+    }
     one.free = BestFree(*problem.gpu, layouts, job, one.demand);
     if (one.free) {
       Check(layouts[one.free->gpu].Place(one.free->instance).has_value(), "it is free");
     } else {
       one.why_not = WhyNot(*problem.gpu, layouts, job);
     }
-    one.beside = BesideServices(problem, busy, job, power_w);
+    AdviseBesideServices(problem, busy, job, power_w, one);
     advice.push_back(std::move(one));
   }
   return advice;

@@ -83,6 +83,22 @@ TEST_F(LeftoversTest, BesideServicesItIsAsSlowAsTheyAreBusy) {
   EXPECT_NEAR(busier->busy, 0.5, 1e-9);
   EXPECT_LT(busier->speed.speed, beside->speed.speed);
   EXPECT_FALSE(Ask({{{}}}, {Job("train", 0.9, 4)})[0].beside.has_value());
+  // A job of the plan is always busy, and a GPU has only so much memory.
+  Deployment full = calm;
+  full.gpus[0].push_back(On(2, "2g.12gb", Replica::Kind::kJob));
+  EXPECT_NEAR(Ask(full, {Job("train", 0.9, 4)})[0].beside->busy, 1, 1e-9);
+  const auto huge = Ask(calm, {Job("huge", 0.9, 40)})[0];
+  EXPECT_FALSE(huge.beside.has_value());
+  EXPECT_NE(huge.why_not_beside.find("needs 41.0 GiB"), std::string::npos) << huge.why_not_beside;
+}
+
+TEST_F(LeftoversTest, AServiceBelongsIntoTheFleet) {
+  CollocatedJob service = Job("service", 0.9, 4);
+  service.job_class = workload::JobClass::kLatency;
+  const auto advice = Ask({{{}}}, {service})[0];
+  EXPECT_FALSE(advice.free.has_value());
+  EXPECT_FALSE(advice.beside.has_value());
+  EXPECT_NE(advice.why_not.find("belongs into the fleet"), std::string::npos);
 }
 
 }  // namespace

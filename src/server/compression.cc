@@ -80,7 +80,7 @@ Result<std::string> Decompress(Encoding encoding, std::string_view data, std::si
   auto plain = net::Inflate(data, gzip ? net::DeflateFrame::kGzip : net::DeflateFrame::kZlib, most);
   if (plain) return plain;
   if (plain.error().code == ErrorCode::kResourceExhausted) {
-    return Fail(ErrorCode::kInvalidArgument, "the body is " + plain.error().message);
+    return Fail(ErrorCode::kResourceExhausted, "the body is " + plain.error().message);
   }
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("the body is not {} data, as Content-Encoding says", Name(encoding)));

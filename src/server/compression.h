@@ -16,7 +16,8 @@ enum class Encoding { kIdentity, kGzip, kDeflate };
 [[nodiscard]] Encoding PreferredEncoding(std::string_view header);
 [[nodiscard]] std::string_view Name(Encoding encoding);
 
-// kInvalidArgument for what is not so encoded, ends early or would be larger than `most`.
+// kInvalidArgument for what is not so encoded or ends early; kResourceExhausted, with the bound,
+// for what would be larger than `most`.
 [[nodiscard]] Result<std::string> Decompress(Encoding encoding, std::string_view data,
                                              std::size_t most);
 [[nodiscard]] std::string Compress(Encoding encoding, std::string_view data);

@@ -30,8 +30,13 @@ Generation::Generation(net::Loop& loop, ServeSetup setup, Metrics& metrics, Log&
   for (const WorkerSpec& worker : setup.workers) partitions.push_back({worker.model, worker.name});
   tally_ = std::make_unique<Tally>(metrics, names, partitions);
   router_ = std::make_unique<Router>(loop, std::move(setup.setup), setup.route, setup.hang, *tally_,
-                                     [this](serving::ReplicaId replica, const std::string& why) {
-                                       workers_[static_cast<std::size_t>(replica)]->GiveUp(why);
+                                     [this](serving::ReplicaId replica, const Error& why) {
+                                       WorkerProcess& worker =
+                                           *workers_[static_cast<std::size_t>(replica)];
+                                       if (why.code == ErrorCode::kResourceExhausted) {
+                                         return worker.ReachAgain(why.message);
+                                       }
+                                       worker.GiveUp(why.message);
                                      });
   for (std::size_t i = 0; i < setup.workers.size(); ++i) {
     const auto replica = static_cast<serving::ReplicaId>(i);
@@ -51,6 +56,14 @@ Generation::Generation(net::Loop& loop, ServeSetup setup, Metrics& metrics, Log&
 
 void Generation::Start() {
   for (const auto& worker : workers_) worker->Start();
+}
+
+void Generation::Restart(std::string_view place, const std::string& why) {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (!workers_[i]->running() || workers_[i]->spec().place != place) continue;
+    router_->TakeDown(static_cast<serving::ReplicaId>(i), false);
+    workers_[i]->GiveUp(why);
+  }
 }
 
 void Generation::Up(serving::ReplicaId replica, std::unique_ptr<Backend> backend,

@@ -52,6 +52,9 @@ class Generation {
              std::function<void()> ready);
 
   void Start();
+  // Starts the workers of a place again: what they ran on is another by now, and what runs there is
+  // lost through no fault of its own.
+  void Restart(std::string_view place, const std::string& why);
   // Answers what is pending, then stops its workers and calls `done`; nothing new may be asked.
   void Drain(std::function<void()> done);
 

@@ -289,7 +289,8 @@ void GrpcFront::Infer(const std::shared_ptr<net::GrpcCall>& call, const net::Sli
       return refuse({ErrorCode::kAborted, "the worker's answer: " + response.error().message});
     }
     if (call->cancelled() || call->finished()) {
-      service_.metrics.Canceled(model->spec.name);
+      service_.metrics.Canceled(model->spec.name, answer.finished - arrival,
+                                answer.finished <= deadline);
       return Answered(call, streams);
     }
     if (timing) {

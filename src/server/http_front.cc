@@ -139,14 +139,15 @@ void Reply(Waiting& waiting, Outcome outcome, TimePoint now) {
     if (waiting.encoding != Encoding::kIdentity && IsWorthCompressing(out)) {
       CompressBody(waiting.encoding, out);
     }
+    const Duration took = answer.finished - waiting.arrival;
+    const bool in_time = answer.finished <= waiting.deadline;
     if (waiting.gone && out.status == 200) {
-      waiting.service->metrics.Canceled(waiting.model->spec.name);
+      waiting.service->metrics.Canceled(waiting.model->spec.name, took, in_time);
     }
     waiting.held.reset();  // From here on it is the answer that takes room.
     if (const auto held = waiting.service->HoldAnswer(out.body); !held) {
       if (out.status == 200 && !waiting.gone) {
-        waiting.service->metrics.NoRoom(waiting.model->spec.name, answer.finished - waiting.arrival,
-                                        answer.finished <= waiting.deadline);
+        waiting.service->metrics.NoRoom(waiting.model->spec.name, took, in_time);
       }
       out = ErrorAnswer(held.error(), waiting.shed_with_503);
       out.headers.emplace_back("divvy-shed-reason", std::string(Metrics::kNoRoom));
@@ -280,9 +281,10 @@ net::HttpAnswer HttpFront::Index(const net::HttpRequest& request) const {
 void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
                       std::unique_ptr<net::HttpReply> reply) {
   const TimePoint arrival = loop_.Clock();
-  const auto refuse = [&](const Error& error) {
+  const auto refuse = [&](const Error& error, std::optional<int> status = {}) {
     service_.metrics.Rejected(path.model);
     net::HttpAnswer answer = ErrorAnswer(error, service_.options.shed_with_503);
+    if (status) answer = Json(kserve::ErrorJson(error.message), *status);
     service_.LogAccess("http", Quoted(path.model), std::to_string(answer.status),
                        loop_.Clock() - arrival);
     reply->Send(std::move(answer));
@@ -293,7 +295,12 @@ void HttpFront::Infer(const net::HttpRequest& request, const Path& path,
   if (!length) return refuse(length.error());
   const auto body =
       PlainBody(request, std::min(service_.options.body_bytes, service_.options.pending_bytes));
-  if (!body) return refuse(body.error());
+  if (!body) {
+    // As a body that comes so large: no reason to come again, unlike what there is no room for now.
+    constexpr int kTooLarge = 413;
+    const bool large = body.error().code == ErrorCode::kResourceExhausted;
+    return refuse(body.error(), large ? std::optional(kTooLarge) : std::nullopt);
+  }
   if (length->value_or(body->size()) > kMostJson) {
     return refuse(
         {ErrorCode::kInvalidArgument,

@@ -158,21 +158,23 @@ void Metrics::Rejected(std::string_view name) {
   ++(model == models_.end() ? unknown_ : model->rejected);
 }
 
-void Metrics::Canceled(std::string_view name) {
-  const auto model =
-      std::ranges::find_if(models_, [&](const Model& one) { return one.name == name; });
-  if (model != models_.end()) ++model->canceled;
+void Metrics::Canceled(std::string_view name, Duration took, bool in_time) {
+  if (Model* const model = NotAnswered(name, took, in_time)) ++model->canceled;
 }
 
 void Metrics::NoRoom(std::string_view name, Duration took, bool in_time) {
+  if (Model* const model = NotAnswered(name, took, in_time)) ++model->no_room;
+}
+
+Metrics::Model* Metrics::NotAnswered(std::string_view name, Duration took, bool in_time) {
   const auto model =
       std::ranges::find_if(models_, [&](const Model& one) { return one.name == name; });
-  if (model == models_.end()) return;
-  ++model->no_room;
+  if (model == models_.end()) return nullptr;
   --(in_time ? model->in_time : model->late);
   --model->statistics.success.count;
   model->statistics.success.ns -= Ns(took);
   Count(model->statistics.fail, Ns(took));
+  return &*model;
 }
 
 kserve::ModelStatistics Metrics::Statistics(std::string_view name) const {
@@ -285,7 +287,7 @@ void Metrics::RenderLanes(std::string& text, const Gauges& gauges) const {
   };
   each("divvy_partition_batches_total", "Batches begun.", [](const Lane& l) { return l.batches; });
   each("divvy_partition_items_total", "Items in them.", [](const Lane& l) { return l.items; });
-  each("divvy_partition_lost_total", "Batches whose worker failed.",
+  each("divvy_partition_lost_total", "Batches lost with their worker, or with the way to it.",
        [](const Lane& l) { return l.lost; });
   each("divvy_partition_restarts_total", "Times its worker was started again.",
        [](const Lane& l) { return l.restarts; });

@@ -28,10 +28,10 @@ class Metrics {
 
   // A request that never came to be routed: bad, unknown, too large. "" for an unknown model.
   void Rejected(std::string_view model);
-  // A result that was there when its client had gone. It is counted as answered, too.
-  void Canceled(std::string_view model);
-  // A result that was there, after `took`, and for which there was no room: shed, and not answered
-  // as it was counted. REQUIRES: Tally::Answered has counted it just now, so that nobody saw that.
+  // A result that was there, after `took`, when its client had gone, or for which there was no
+  // room: a failure, and not answered as it was counted. REQUIRES: Tally::Answered has counted it
+  // just now, so that nobody saw that.
+  void Canceled(std::string_view model, Duration took, bool in_time);
   void NoRoom(std::string_view model, Duration took, bool in_time);
   static constexpr std::string_view kNoRoom = "no room";  // The reason, as it is written.
 
@@ -75,6 +75,8 @@ class Metrics {
     std::uint64_t errors = 0;
   };
 
+  // What Tally::Answered counted was none. Null for an unknown model.
+  Model* NotAnswered(std::string_view model, Duration took, bool in_time);
   void RenderModels(std::string& text) const;
   void RenderLanes(std::string& text, const Gauges& gauges) const;
   static void RenderHistogram(std::string& text, std::string_view family, std::string_view labels,

@@ -65,7 +65,7 @@ net::HttpResponse PoisonAnswer() {
 
 Router::Router(net::Loop& loop, serving::Setup setup, const serving::RouteOptions& route,
                HangLimits hang, Tally& tally,
-               std::function<void(serving::ReplicaId, std::string why)> broken)
+               std::function<void(serving::ReplicaId, Error why)> broken)
     : loop_(loop),
       setup_(Down(std::move(setup))),
       hang_(hang),
@@ -190,8 +190,9 @@ bool Router::IsPoison(std::uint64_t tag) const { return inferences_[tag].losses 
 void Router::Ended(serving::LaneId id, Result<std::vector<net::HttpResponse>> responses) {
   const serving::ReplicaId replica = dispatcher_.replica_of(id);
   if (!responses) {
-    Drop(replica, true);
-    broken_(replica, responses.error().message);
+    // Where we could not connect, neither the worker nor what it was to run is to blame.
+    Drop(replica, responses.error().code != ErrorCode::kResourceExhausted);
+    broken_(replica, responses.error());
     return;
   }
   Lane& lane = of(id);
@@ -281,7 +282,7 @@ void Router::Tick() {
   }
   for (const serving::ReplicaId replica : hung) {
     Drop(replica, true);
-    broken_(replica, "its batch takes far longer than expected");
+    broken_(replica, {ErrorCode::kUnavailable, "its batch takes far longer than expected"});
   }
   KeepTicking();
   Deliver();

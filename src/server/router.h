@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/result.h"
 #include "base/time.h"
 #include "net/loop.h"
 #include "server/backend.h"
@@ -37,9 +38,10 @@ class Router final : private serving::Executor, private serving::Listener {
   // `loop` and `tally` outlive it. All replicas, of one lane each in `setup`, begin without a
   // backend, down.
   // `broken` is called for a replica that was taken down because its batch failed or takes far too
-  // long; whoever supervises it brings up another.
+  // long; whoever supervises it brings up another. kResourceExhausted: nothing is wrong with it, we
+  // could not connect to it; it is to be brought up again later.
   Router(net::Loop& loop, serving::Setup setup, const serving::RouteOptions& route, HangLimits hang,
-         Tally& tally, std::function<void(serving::ReplicaId, std::string why)> broken);
+         Tally& tally, std::function<void(serving::ReplicaId, Error why)> broken);
   ~Router() override;
 
   // REQUIRES: a model of the setup, items > 0, 0 <= priority <= 7.
@@ -106,7 +108,7 @@ class Router final : private serving::Executor, private serving::Listener {
   serving::Setup setup_;
   HangLimits hang_;
   Tally& tally_;
-  std::function<void(serving::ReplicaId, std::string why)> broken_;
+  std::function<void(serving::ReplicaId, Error why)> broken_;
   serving::Dispatcher dispatcher_;
   std::vector<std::unique_ptr<Backend>> backends_;  // By replica; null: it is down.
   std::vector<Lane> lanes_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "net/http_server.h"
+#include "server/test_no_sockets.h"
 
 namespace divvy::server {
 namespace {
@@ -83,9 +84,12 @@ class RouterTest : public testing::Test {
       partitions.push_back({"m", std::to_string(i)});
     }
     tally_ = std::make_unique<Tally>(metrics_, setup.models, partitions);
-    router_ = std::make_unique<Router>(
-        loop_, setup, serving::ParseRoute("divvy").value(), hang, *tally_,
-        [this](serving::ReplicaId replica, const std::string&) { broken_.push_back(replica); });
+    router_ =
+        std::make_unique<Router>(loop_, setup, serving::ParseRoute("divvy").value(), hang, *tally_,
+                                 [this](serving::ReplicaId replica, const Error& why) {
+                                   broken_.push_back(replica);
+                                   ours_ = why.code == ErrorCode::kResourceExhausted;
+                                 });
     workers_.resize(static_cast<std::size_t>(replicas));
     for (int i = 0; i < replicas; ++i) Revive(i);
   }
@@ -135,6 +139,7 @@ class RouterTest : public testing::Test {
   std::unique_ptr<Router> router_;
   std::vector<std::unique_ptr<FakeWorker>> workers_;
   std::vector<serving::ReplicaId> broken_;
+  bool ours_ = false;  // The last of them, as we were told.
   std::map<std::string, std::vector<std::string>> heard_;
   int lives_ = 0;
 };
@@ -264,6 +269,26 @@ TEST_F(RouterTest, WhatTakesWorkersDownIsNotTriedForEver) {
   Until([&] { return asked() == 1; });
   for (const auto& worker : workers_) worker->AnswerAll();
   Until([&] { return heard_.size() == 2; });
+}
+
+TEST_F(RouterTest, WhatWeCannotConnectToIsNotBlamed) {
+  // One that takes three workers down is given up.
+  constexpr int kReplicas = 5;
+  Make(kReplicas);
+  {
+    const NoSockets none;
+    Ask("a");
+    Until([&] { return heard_["a"].size() == 1; });
+  }
+  EXPECT_EQ(heard_["a"], std::vector<std::string>{"lost"});
+  EXPECT_EQ(broken_.size(), kReplicas);
+  EXPECT_TRUE(ours_);
+  for (int i = 0; i < kReplicas; ++i) Revive(i);
+  Ask("b");
+  Until([&] { return asked() == 1; });
+  for (const auto& worker : workers_) worker->AnswerAll();
+  Until([&] { return !heard_["b"].empty(); });
+  EXPECT_EQ(heard_["b"], std::vector<std::string>{"answer to b"});
 }
 
 TEST_F(RouterTest, HopelessAndTooLargeAreRefusedAtOnce) {

@@ -124,6 +124,13 @@ void Server::Use(ServeSetup setup, std::function<void()> ready) {
   next->Start();
 }
 
+void Server::RestartWorkers(std::string_view place, const std::string& why) {
+  std::vector<std::shared_ptr<Generation>> all = retired_;
+  if (service_.generation != nullptr) all.push_back(service_.generation);
+  if (coming_ != nullptr) all.push_back(coming_);
+  for (const auto& generation : all) generation->Restart(place, why);
+}
+
 void Server::Retire(std::shared_ptr<Generation> generation) {
   Generation* const old = generation.get();
   retired_.push_back(std::move(generation));

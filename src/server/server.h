@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -47,6 +48,9 @@ class Server {
   // answer what they have and end. The first setup takes requests as workers come up. `ready` is
   // called when all are.
   void Use(ServeSetup setup, std::function<void()> ready);
+
+  // Starts all workers of a place (WorkerSpec) again.
+  void RestartWorkers(std::string_view place, const std::string& why);
 
   // Not ready any more, no new connections; what has come is answered, then workers end, then
   // `done`.

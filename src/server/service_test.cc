@@ -1,5 +1,6 @@
 #include "server/service.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +23,9 @@ TEST(CompressionTest, RoundTripsAndRefusesTheRest) {
       const std::string packed = Compress(encoding, text);
       EXPECT_EQ(Decompress(encoding, packed, size).value(), text);
       if (size == 0) continue;
-      EXPECT_THAT(Decompress(encoding, packed, size - 1).error().message, HasSubstr("larger"));
+      const Error large = Decompress(encoding, packed, size - 1).error();
+      EXPECT_EQ(large.code, ErrorCode::kResourceExhausted);
+      EXPECT_THAT(large.message, HasSubstr(fmt::format("larger than {} bytes", size - 1)));
       EXPECT_FALSE(Decompress(encoding, packed.substr(0, packed.size() - 1), 1 << 20));
       EXPECT_FALSE(Decompress(encoding, packed + "x", 1 << 20));
     }
@@ -100,7 +103,8 @@ TEST(MetricsTest, CountsGoOnOverAReloadAndByName) {
   tally.Answered(late, elsewhere, 200);
   tally.Answered(late, elsewhere, 500);
   tally.Answered(late, elsewhere, 400);
-  metrics.Canceled("m\"x");
+  tally.Answered(late, elsewhere, 200);
+  metrics.Canceled("m\"x", std::chrono::milliseconds(4), false);
   for (const bool in_time : {true, false}) {
     serving::Request dropped = late;
     if (in_time) dropped.deadline = request.deadline;
@@ -111,16 +115,16 @@ TEST(MetricsTest, CountsGoOnOverAReloadAndByName) {
   EXPECT_THAT(text, HasSubstr("divvy_slo_in_time_total{model=\"m\\\"x\",version=\"1\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("divvy_slo_late_total{model=\"m\\\"x\",version=\"1\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("divvy_shed_total{model=\"m\\\"x\",reason=\"hopeless\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("nv_inference_count{model=\"m\\\"x\",version=\"1\"} 8\n"));
+  EXPECT_THAT(text, HasSubstr("nv_inference_count{model=\"m\\\"x\",version=\"1\"} 10\n"));
   EXPECT_THAT(text, HasSubstr("reason=\"BACKEND\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("reason=\"CANCELED\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("reason=\"REJECTED\"} 4\n")) << "shed, and a worker's 400";
   EXPECT_THAT(text, HasSubstr("divvy_shed_total{model=\"m\\\"x\",reason=\"no room\"} 2\n"));
-  EXPECT_EQ(metrics.Statistics("m\"x").success.count, 2U);
+  EXPECT_EQ(metrics.Statistics("m\"x").success.count, 2U) << "neither canceled nor without room";
   EXPECT_THAT(text, HasSubstr("divvy_request_latency_ms_bucket{model=\"m\\\"x\",priority=\"1\","
-                              "le=\"5\"} 4\n"));
+                              "le=\"5\"} 5\n"));
   EXPECT_THAT(text,
-              HasSubstr("divvy_partition_queue_ms_count{model=\"m\\\"x\",partition=\"0\"} 6\n"));
+              HasSubstr("divvy_partition_queue_ms_count{model=\"m\\\"x\",partition=\"0\"} 7\n"));
   EXPECT_EQ(metrics.Statistics("other").success.count, 0U);
 }
 

@@ -27,7 +27,11 @@ constexpr Duration kRemotePoll = std::chrono::milliseconds(500);
 constexpr int kMostMissed = 2;
 // To answer whether it is ready, and what it is.
 constexpr Duration kAnswer = std::chrono::seconds(5);
+// Between looks at whether what it runs on is there again.
+constexpr Duration kPlacePoll = std::chrono::milliseconds(100);
 constexpr Duration kMostStart = std::chrono::minutes(5);
+// After we could not connect for want of descriptors, memory or ports.
+constexpr Duration kOursAgain = std::chrono::milliseconds(100);
 constexpr Duration kLeastWait = std::chrono::milliseconds(50);
 constexpr Duration kMostWait = std::chrono::seconds(10);
 // Whoever has lasted so long begins with the shortest wait again.
@@ -69,6 +73,7 @@ void WorkerProcess::Later(Duration wait, void (WorkerProcess::*next)()) {
 }
 
 void WorkerProcess::Start() {
+  if (spec_.can_start && !spec_.can_start()) return Later(kPlacePoll, &WorkerProcess::Start);
   started_ = loop_.now();
   if (starts_++ > 0 && events_.restarted) events_.restarted();
   if (!spec_.url.empty()) return AskWhetherReady();
@@ -227,7 +232,7 @@ void WorkerProcess::AskWhetherReady() {
   Later(kAnswer, &WorkerProcess::TooLate);
   control_->Send({.method = "GET", .target = Target("/ready"), .headers = {}, .body = {}},
                  [this](Result<net::HttpResponse> response) {
-                   if (!response) return NotReady(response.error().message);
+                   if (!response) return Unanswered(response.error());
                    if (response->status == 200) return AskForMetadata();
                    NotReady(fmt::format("it answers {} when asked whether the model is ready",
                                         response->status));
@@ -241,6 +246,29 @@ void WorkerProcess::TooLate() {
     return Later(spec_.check, &WorkerProcess::AskWhetherReady);
   }
   NotReady(fmt::format("no answer in {:.0f}s", Milliseconds(kAnswer) / 1000));
+}
+
+void WorkerProcess::TellOurs(const std::string& why) {
+  if (std::exchange(told_ours_, true)) return;
+  log_.Warning("no connection to a worker can be made from here; it is left as it is",
+               {{"partition", spec_.name}, {"model", spec_.model}, {"why", why}});
+}
+
+void WorkerProcess::ReachAgain(const std::string& why) {
+  if (stopping_) return;
+  TellOurs(why);
+  up_ = false;
+  started_ = loop_.now();
+  control_.reset();
+  Later(kOursAgain, &WorkerProcess::AskWhetherReady);
+}
+
+void WorkerProcess::Unanswered(const Error& error) {
+  if (error.code != ErrorCode::kResourceExhausted) return NotReady(error.message);
+  // Its time to become ready begins when we can ask.
+  TellOurs(error.message);
+  if (!up_) started_ = loop_.now();
+  Later(kOursAgain, &WorkerProcess::AskWhetherReady);
 }
 
 void WorkerProcess::NotReady(const std::string& why) {
@@ -262,7 +290,7 @@ void WorkerProcess::AskForMetadata() {
   Later(kAnswer, &WorkerProcess::TooLate);
   control_->Send({.method = "GET", .target = Target(""), .headers = {}, .body = {}},
                  [this](Result<net::HttpResponse> response) {
-                   if (!response) return NotReady(response.error().message);
+                   if (!response) return Unanswered(response.error());
                    auto metadata = kserve::ParseModelMetadata(response->body.view());
                    if (response->status != 200 || !metadata) {
                      return NotReady("it gives no metadata of the model");
@@ -277,7 +305,7 @@ void WorkerProcess::AskForConfig() {
   Later(kAnswer, &WorkerProcess::TooLate);
   control_->Send({.method = "GET", .target = Target("/config"), .headers = {}, .body = {}},
                  [this](Result<net::HttpResponse> response) {
-                   if (!response) return NotReady(response.error().message);
+                   if (!response) return Unanswered(response.error());
                    // A server without a config takes no batches.
                    const auto most = response->status == 200
                                          ? kserve::ParseMaxBatch(response->body.view())
@@ -294,7 +322,7 @@ void WorkerProcess::IsUp() {
   has_timer_ = false;
   if (!spec_.url.empty()) Later(spec_.check, &WorkerProcess::AskWhetherReady);
   missed_ = 0;
-  told_ = false;
+  told_ = told_ours_ = false;
   if (up_ && *metadata_ == *known_) return;
   if (up_) {
     log_.Warning("server has become another",

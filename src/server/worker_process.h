@@ -25,6 +25,10 @@ struct WorkerSpec {
   std::vector<std::string> command;  // Program and arguments; --listen and --parent-fd are added.
   std::vector<std::pair<std::string, std::string>> environment = {};  // Besides our own.
   std::string socket;                                                 // Where it shall listen.
+  std::string place = {};  // What it shares with other workers and dies with, such as a GPU's MPS
+                           // daemon; empty: nothing.
+  // Asked before each start; false: not yet, asked again soon. May be empty.
+  std::function<bool()> can_start = {};
   std::optional<net::Address> address =
       {};           // Of the url: looked up before, since that may take long.
   std::string url;  // Not empty: nothing is started; "http://host:port".
@@ -41,7 +45,7 @@ class WorkerProcess {
   struct Events {
     // It is warm and answers.
     std::function<void(std::unique_ptr<Backend>, kserve::ModelMetadata)> up;
-    // It has ended, does not answer, or has become another. Not after GiveUp.
+    // It has ended, does not answer, or has become another. Not after GiveUp or ReachAgain.
     std::function<void()> down;
     // Whether it has something to do: then one that does not answer our questions in time need not
     // be down, and its batch has a limit of its own. May be empty.
@@ -57,6 +61,9 @@ class WorkerProcess {
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
   void Start();
+  // We could not connect to it, for want of something of our own: asks it again, a little later,
+  // whether it is ready, and says `up` then.
+  void ReachAgain(const std::string& why);
   // Kills what is no use any more and starts it again.
   void GiveUp(const std::string& why);
   // Asks it to end (SIGTERM) and does not start it again; killed after a while.
@@ -74,6 +81,9 @@ class WorkerProcess {
   void AskForConfig();
   void TooLate();
   void NotReady(const std::string& why);
+  // No answer, be it for want of something of our own.
+  void Unanswered(const Error& error);
+  void TellOurs(const std::string& why);
   void IsUp();
   [[nodiscard]] std::string Target(std::string_view what) const;
   void Later(Duration wait, void (WorkerProcess::*next)());
@@ -89,8 +99,9 @@ class WorkerProcess {
   std::unique_ptr<net::HttpClient> control_;
   std::optional<kserve::ModelMetadata> metadata_;  // As last read.
   std::optional<kserve::ModelMetadata> known_;     // As told with `up`.
-  int missed_ = 0;     // Answers in a row that a server which is up did not give.
-  bool told_ = false;  // That a server of somebody else's is down, in the log.
+  int missed_ = 0;          // Answers in a row that a server which is up did not give.
+  bool told_ = false;       // That a server of somebody else's is down, in the log.
+  bool told_ours_ = false;  // The same, that we cannot connect.
   pid_t pid_ = -1;
   int pidfd_ = -1;
   int lifeline_ = -1;  // Closes with us, which the worker notices.

@@ -13,6 +13,7 @@
 
 #include "net/http_server.h"
 #include "net/test_peer.h"
+#include "server/test_no_sockets.h"
 
 namespace divvy::server {
 namespace {
@@ -140,6 +141,25 @@ TEST_F(UrlTest, OneThatGoesIsDownAndAnotherInItsPlaceIsTakenAsItIs) {
   input_ = "z";
   Until({"up x", "down", "up y", "down", "up z"});
   EXPECT_EQ(Said("server has become another"), 1);
+}
+
+TEST_F(UrlTest, OneThatWeCannotReachForWantOfDescriptorsIsNotCalledDown) {
+  Come();
+  {
+    const NoSockets none;
+    Begin();
+    net::RunUntil(loop_, [&] { return Said("no connection to a worker can be made") > 0; });
+    // A second try is no second line.
+    const TimePoint later = loop_.Clock() + std::chrono::milliseconds(150);
+    net::RunUntil(loop_, [&] { return loop_.Clock() > later; });
+  }
+  Until({"up x"});
+  EXPECT_EQ(Said("no connection to a worker can be made"), 1);
+  EXPECT_EQ(Said("is down"), 0);
+  // The next time it is told again.
+  worker_->ReachAgain("no descriptors");
+  Until({"up x", "up x"});
+  EXPECT_EQ(Said("no connection to a worker can be made"), 2);
 }
 
 TEST_F(UrlTest, AConnectionThatClosesIsNoReason) {

@@ -70,9 +70,7 @@ TimePoint Dispatcher::KeyOf(const Request& request) const {
 void Dispatcher::Route(const Request& request, TimePoint key, TimePoint now) {
   const auto fastest = board_.Fastest(request.model, request.batch);
   if (!fastest) return listener_.Refused(request, WhyNobody(request.model), now);
-  if (options_.shed && now + *fastest > request.deadline) {
-    return listener_.Refused(request, Refusal::kHopeless, now);
-  }
+  if (options_.shed && now + *fastest > request.deadline) return RefuseAtOnce(request, now);
   const auto choice = policy_->Choose(board_, request, now);
   if (late_) {
     Enqueue(static_cast<std::size_t>(request.model), pool_.Take(request, key), Duration(0));
@@ -83,14 +81,24 @@ void Dispatcher::Route(const Request& request, TimePoint key, TimePoint now) {
   }
   Check(choice.has_value(), "a policy finds a replica where one takes the request");
   const Group& group = board_.group_of(*choice);
-  const Duration estimate = group.Estimate(request.batch);
-  if (options_.shed && now + board_.Wait(*choice, now) + estimate > request.deadline) {
-    return listener_.Refused(request, Refusal::kHopeless, now);
+  const TimePoint begin = now + board_.Wait(*choice, now);
+  if (options_.shed && begin + group.Typical(request.batch) > request.deadline) {
+    return RefuseAtOnce(request, now);
   }
   Enqueue(of(*choice).queue, pool_.Take(request, key), (*group.table)(request.batch));
   board_.AddPending(*choice, 1);
   StartWhatFits(*choice, now);
   UpdateFreeAt(*choice, now);
+}
+
+// Refuses a request that has just come as hopeless.
+void Dispatcher::RefuseAtOnce(const Request& request, TimePoint now) {
+  for (Group& group : board_.groups(request.model)) {
+    const bool by_profile =
+        group.takes(request.batch) && now + (*group.table)(request.batch) <= request.deadline;
+    if (options_.learn && by_profile) group.error.Doubt();
+  }
+  listener_.Refused(request, Refusal::kHopeless, now);
 }
 
 Refusal Dispatcher::WhyNobody(ModelId model) const {
@@ -128,6 +136,13 @@ bool Dispatcher::Hopeless(const Replica& replica, const Request& request, TimePo
   return !fastest || now + *fastest > request.deadline;
 }
 
+// True when a lane of `replica` that takes `request` now, alone, answers it in time, one in twenty
+// aside.
+bool Dispatcher::IsSure(const Replica& replica, const Request& request, TimePoint now) const {
+  const Group& group = *replica.group;
+  return group.takes(request.batch) && now + group.Estimate(request.batch) <= request.deadline;
+}
+
 // True when nobody is sure to answer `request` in time, but `group` typically would, and as soon as
 // anybody. Refused, it would be late for sure; and only batches that run teach what they take.
 bool Dispatcher::WorthATry(const Group& group, const Request& request, TimePoint now) const {
@@ -154,7 +169,7 @@ bool Dispatcher::Admits(const Replica& replica, const Batch& batch, const Reques
   if (end > batch.deadline) return false;
   if (end <= request.deadline) return true;
   // Where nothing is shed, one that is late anyway may come along.
-  return !options_.shed && now + group.Estimate(request.batch) > request.deadline;
+  return !options_.shed && now + group.Typical(request.batch) > request.deadline;
 }
 
 // When more waits than all lanes take at once, not all can be answered, and those
@@ -187,7 +202,9 @@ void Dispatcher::LookAhead(ReplicaId id, TimePoint now) {
       RefuseQueued(id, slot, now);
     } else {
       window_.push_back(slot);
-      if (!options_.merge && Admits(replica, {}, request, now)) return;
+      const bool enough =
+          options_.shed ? IsSure(replica, request, now) : Admits(replica, {}, request, now);
+      if (!options_.merge && enough) return;
     }
     slot = next;
   }
@@ -199,9 +216,14 @@ void Dispatcher::LookAhead(ReplicaId id, TimePoint now) {
 // little time left, and a batch that must be done by then is small; if every lane
 // ran such batches, a queue of small requests would be served one by one, slower than
 // it grows, and all would be late. So a request is passed over that would cut the
-// lane's throughput below kFairYield of what later ones allow.
+// lane's throughput below kFairYield of what later ones allow. And what is only worth a try comes
+// after all that is sure: else the sure ones would wait until they are not.
 std::size_t Dispatcher::FirstToServe(const Replica& replica, TimePoint now) const {
-  const auto fits = [&](SlotIndex slot) { return Admits(replica, {}, pool_[slot].request, now); };
+  const auto sure = [&](SlotIndex slot) { return IsSure(replica, pool_[slot].request, now); };
+  const bool any_sure = options_.shed && std::ranges::any_of(window_, sure);
+  const auto fits = [&](SlotIndex slot) {
+    return any_sure ? sure(slot) : Admits(replica, {}, pool_[slot].request, now);
+  };
   const auto first =
       static_cast<std::size_t>(std::ranges::find_if(window_, fits) - window_.begin());
   if (!options_.merge || !options_.shed) return first;
@@ -244,7 +266,7 @@ int Dispatcher::Form(ReplicaId id, TimePoint now) {
     if (!Admits(replica, batch, request, now)) continue;
     forming_.push_back(window_[i]);
     batch.items += request.batch;
-    if (options_.shed || now + group.Estimate(batch.items) <= request.deadline) {
+    if (options_.shed || now + group.Typical(batch.items) <= request.deadline) {
       batch.deadline = std::min(batch.deadline, request.deadline);
     }
     if (!options_.merge || batch.items == group.table->max_batch()) break;
@@ -311,7 +333,16 @@ void Dispatcher::Finished(LaneId id, TimePoint now, bool learn) {
   lane.batch = kNoSlot;
   ++replica.idle;
   UseIdleLanes(lane.replica, now);
+  OfferWhatWaits(replica, now);
   WakeOthers(now);
+}
+
+// Whether a request is worth a try depends on the time and on what others have learned, so what one
+// lane leaves, idle lanes of other groups may take by now.
+void Dispatcher::OfferWhatWaits(const Replica& replica, TimePoint now) {
+  if (late_ && options_.shed && options_.learn && queues_[replica.queue].size() > 0) {
+    OfferToIdle(replica.model, now);
+  }
 }
 
 // Requests left a queue that is longer than a lane looks ahead: those that were beyond
@@ -357,6 +388,7 @@ void Dispatcher::Failed(LaneId id, TimePoint now) {
     }
   }
   UseIdleLanes(lane.replica, now);
+  OfferWhatWaits(of(lane.replica), now);
   WakeOthers(now);
 }
 
@@ -393,6 +425,7 @@ void Dispatcher::SetDown(ReplicaId id, TimePoint now) {
     pool_.Give(slot);
     Route(request, key, now);
   }
+  OfferWhatWaits(replica, now);
   WakeOthers(now);
 }
 
@@ -409,6 +442,7 @@ void Dispatcher::Expire(TimePoint now) {
       slot = next;
     }
     if (queue.size() != before && !late_) UpdateFreeAt(id, now);
+    OfferWhatWaits(replica, now);
   }
   WakeOthers(now);
 }

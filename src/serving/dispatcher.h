@@ -161,6 +161,9 @@ class Dispatcher {
   void LookAhead(ReplicaId replica, TimePoint now);
   [[nodiscard]] std::size_t FirstToServe(const Replica& replica, TimePoint now) const;
   [[nodiscard]] int Form(ReplicaId replica, TimePoint now);
+  void OfferWhatWaits(const Replica& replica, TimePoint now);
+  void RefuseAtOnce(const Request& request, TimePoint now);
+  [[nodiscard]] bool IsSure(const Replica& replica, const Request& request, TimePoint now) const;
   [[nodiscard]] bool WorthATry(const Group& group, const Request& request, TimePoint now) const;
   [[nodiscard]] bool Admits(const Replica& replica, const Batch& batch, const Request& request,
                             TimePoint now) const;

@@ -224,33 +224,119 @@ TEST(DispatcherTest, EstimatesFollowAWorkerThatIsSlowerThanItsProfile) {
   harness.Submit(999, now, 14);
   EXPECT_EQ(harness.RefusalOf(999), Refusal::kHopeless);
 
-  // It may have been late each time in twenty only: then what is neither sure nor hopeless is tried.
-  Harness noisy(SmallAndLarge(), "divvy");
-  now = 0;
-  for (std::uint64_t tag = 1; tag <= 400; ++tag, now += 100) {
-    noisy.Submit(tag, now, 1000, 4);  // 34 ms on the small one.
-    noisy.Finish(0, now + (tag % 10 == 0 ? 80 : 34));
-    noisy.Submit(1000 + tag, now, 20, 4);  // 9 ms on the large one.
-    noisy.Finish(1, now + (tag % 10 == 0 ? 18 : 9));
-  }
-  EXPECT_GT(noisy.dispatcher().board().groups(ModelId{})[1].error.factor(), 1.35);
-  noisy.Submit(9001, now, 12, 4);
-  EXPECT_EQ(noisy.starts.back().tags, std::vector<std::uint64_t>{9001});
-  EXPECT_EQ(noisy.starts.back().lane, LaneId{1});
-  // Alone: with another it would take longer than typical.
-  noisy.Submit(9002, now, 12.5, 3);
-  noisy.Submit(9003, now, 12.5, 1);
-  noisy.Finish(1, now + 1);
-  EXPECT_EQ(noisy.starts.back().tags, std::vector<std::uint64_t>{9002});
-  noisy.Submit(9004, now + 1, 8, 4);
-  EXPECT_EQ(noisy.RefusalOf(9004), Refusal::kHopeless);
-
   Harness exact(Equal(1), "divvy");
   for (std::uint64_t tag = 1; tag <= 50; ++tag) {
     exact.Submit(tag, 10.0 * static_cast<double>(tag), 1000);
     exact.Finish(0, 10.0 * static_cast<double>(tag) + 10);
   }
   EXPECT_EQ(exact.dispatcher().board().groups(ModelId{})[0].error.factor(), 1);
+}
+
+// Small and large replicas that take what the profile says, but for one batch in ten, which takes
+// twice as long. Both are idle at `now`.
+struct Noisy {
+  explicit Noisy(std::string_view route = "divvy") : harness(SmallAndLarge(), route) {
+    for (std::uint64_t tag = 1; tag <= 400; ++tag, now += 100) {
+      harness.Submit(tag, now, 1000, 4);  // 34 ms on the small one.
+      harness.Finish(0, now + (tag % 10 == 0 ? 68 : 34));
+      harness.Submit(1000 + tag, now, 20, 4);  // 9 ms on the large one.
+      harness.Finish(1, now + (tag % 10 == 0 ? 18 : 9));
+    }
+    harness.starts.clear();
+  }
+
+  std::vector<std::uint64_t> last() const {
+    return harness.starts.empty() ? std::vector<std::uint64_t>{} : harness.starts.back().tags;
+  }
+
+  Harness harness;
+  double now = 0;
+};
+
+using Tags = std::vector<std::uint64_t>;
+
+TEST(DispatcherTest, WhatIsNeitherSureNorHopelessIsTriedAloneWhereItIsDoneFirst) {
+  Noisy noisy;
+  Harness& harness = noisy.harness;
+  const double now = noisy.now;
+  EXPECT_GT(harness.dispatcher().board().groups(ModelId{})[1].error.factor(), 1.35);
+  harness.Submit(9001, now, 12, 4);
+  EXPECT_EQ(noisy.last(), Tags{9001});
+  EXPECT_EQ(harness.starts.back().lane, LaneId{1});
+  // The small one, though idle, would typically be late, or later: both wait for the large one. And
+  // with another the first would be late.
+  harness.Submit(9002, now, 11.5, 2);
+  harness.Submit(9003, now, 60, 1);
+  EXPECT_EQ(noisy.last(), Tags{9003}) << "sure on the small one";
+  harness.Submit(9005, now, 30, 2);
+  harness.Finish(1, now + 2);
+  EXPECT_EQ(noisy.last(), Tags{9005}) << "the sure one goes first";
+  harness.Finish(1, now + 2.5);
+  EXPECT_EQ(noisy.last(), Tags{9002});
+  harness.Submit(9004, now + 2.5, 8, 4);
+  EXPECT_EQ(harness.RefusalOf(9004), Refusal::kHopeless);
+}
+
+TEST(DispatcherTest, OneThatIsTriedIsNotJoined) {
+  Noisy noisy;
+  Harness& harness = noisy.harness;
+  harness.Submit(9001, noisy.now, 1000, 8);  // Takes the large one ...
+  harness.Submit(9006, noisy.now, 1000, 8);  // ... and the small one.
+  harness.Submit(9002, noisy.now, 12.5, 3);
+  harness.Finish(1, noisy.now + 2);
+  EXPECT_EQ(noisy.last(), Tags{9002});
+  harness.Submit(9003, noisy.now + 2, 11, 3);
+  harness.Submit(9004, noisy.now + 2, 11.5, 1);
+  harness.Finish(1, noisy.now + 2.4);
+  EXPECT_EQ(noisy.last(), Tags{9004}) << "sure, if barely";
+  harness.Finish(1, noisy.now + 2.5);
+  EXPECT_EQ(noisy.last(), Tags{9003});
+}
+
+// Whoever would be sure is busy, and when it is free it is not sure any more: an idle one that is
+// typically faster takes the request then.
+TEST(DispatcherTest, WhatOneLaneLeavesIdleOnesOfOtherGroupsMayTry) {
+  const serving::Setup setup{.models = {"model"},
+                             .tables = {Linear(12, 1, 1), Linear(10, 1, 1)},
+                             .replicas = {{.size = 1, .table = 0}, {.size = 7, .table = 1}}};
+  Harness harness(setup, "divvy");
+  double now = 0;
+  for (std::uint64_t tag = 1; tag <= 3000; ++tag, now += 100) {
+    harness.Submit(2 * tag, now, 1000);
+    harness.Submit(2 * tag + 1, now, 1000);
+    harness.Finish(0, now + (tag % 10 == 0 ? 18.6 : 11.9));
+    harness.Finish(1, now + (tag % 10 == 0 ? 25 : 9.9));
+  }
+  harness.starts.clear();
+  const auto groups = harness.dispatcher().board().groups(ModelId{});
+  const double first = Milliseconds(groups[0].Estimate(1));
+  ASSERT_GT(first, 13);
+  ASSERT_LT(first + 2, Milliseconds(groups[1].Estimate(1)));
+  harness.Submit(9001, now, first + 1);
+  ASSERT_EQ(harness.starts.back().lane, LaneId{0}) << "sure on the first only";
+  harness.Submit(9002, now, first + 1);
+  ASSERT_EQ(harness.starts.size(), 1U) << "the first would be sure: it waits for it";
+  harness.Finish(0, now + 1.5);
+  ASSERT_EQ(harness.starts.size(), 2U);
+  EXPECT_EQ(harness.starts.back().tags, Tags{9002});
+  EXPECT_EQ(harness.starts.back().lane, LaneId{1});
+}
+
+TEST(DispatcherTest, AWorkerThatHasRecoveredIsAskedAgain) {
+  for (const char* route : {"divvy", "elsa+shed+learn"}) {
+    Harness harness(Equal(1), route);
+    double now = 0;
+    std::uint64_t tag = 1;
+    for (; tag <= 200; ++tag, now += 100) {
+      harness.Submit(tag, now, 1000);
+      harness.Finish(0, now + 30);
+    }
+    harness.starts.clear();
+    for (const std::uint64_t last = tag + 300; tag < last && harness.starts.empty(); ++tag) {
+      harness.Submit(tag, now += 100, 20);
+    }
+    EXPECT_FALSE(harness.starts.empty()) << route;
+  }
 }
 
 }  // namespace

@@ -30,6 +30,10 @@ class EstimateError {
     Follow(middle_, ratio, 0.5);
   }
 
+  // A batch was refused for what has been learned. Nothing is learned from that, and a worker that
+  // was slow for a while would never be asked again: so it is taken back, step by step.
+  void Doubt() { Follow(middle_, 0, 0.5); }
+
  private:
   static constexpr double kStep = 0.02;
   static constexpr double kMost = 4;  // Beyond that the worker is ill, not slow.

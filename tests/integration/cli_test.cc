@@ -454,6 +454,20 @@ TEST_F(CliTest, LayoutsJsonHasTheKnownCounts) {
   EXPECT_THAT(unknown.err, HasSubstr("did you mean"));
 }
 
+TEST_F(CliTest, SlipsInOptionsAreNamed) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> slips = {
+      {{"run", "--clas", "batch", "--", "true"},
+       "divvy run has no option '--clas'; did you mean '--class'?"},
+      {{"plan", "fleet.yaml", "--polcy=paris"}, "no option '--polcy'; did you mean '--policy'?"},
+      {{"--nmvl", "x", "gpus"}, "no option '--nmvl'; did you mean '--nvml'?"},
+      {{"gpus", "--zzzzzzzz"}, "divvy gpus has no option '--zzzzzzzz'\n"}};
+  for (const auto& [words, message] : slips) {
+    const Finished finished = node_.Divvy(words);
+    EXPECT_EQ(finished.exit_status, 2) << message;
+    EXPECT_THAT(finished.err, HasSubstr(message));
+  }
+}
+
 TEST_F(CliTest, EveryCommandExplainsItself) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"--help"},
                                                 {"gpus", "--help"},

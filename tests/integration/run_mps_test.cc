@@ -99,6 +99,15 @@ TEST_F(RunMpsTest, KilledRunLeavesNothing) {
   ExpectNothingLeft();
 }
 
+TEST_F(RunMpsTest, KeeperWhoseHomeWasRemovedEndsWithItsLastUser) {
+  RunningProgram run = Start();
+  ASSERT_TRUE(run.AwaitOutput("ready"));
+  fs::remove_all(node_.Path("run/divvy"));
+  Release();
+  run.Wait();
+  ExpectNothingLeft();
+}
+
 TEST_F(RunMpsTest, HomesOfTheKilledAreRemovedWhateverTheyHadGotTo) {
   fs::create_directories(node_.Path("run/divvy/mps-1"));
   fs::create_directories(node_.Path("run/divvy/mps-2/pipe"));

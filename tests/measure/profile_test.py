@@ -41,7 +41,7 @@ class Model(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         head = body[:int(self.headers.get("inference-header-content-length", len(body)))]
         items = json.loads(head)["inputs"][0]["shape"][0]
-        if items >= number("DIE_AT"):
+        if items >= number("DIE_AT") or items == number("DIE_ON"):
             os.kill(os.getpid(), signal.SIGKILL)
         if items == number("BUSY_AT"):
             try:
@@ -102,6 +102,11 @@ class Profile(unittest.TestCase):
         # With what remains each time: whoever warms up with the largest batch would die at once again.
         self.assertEqual(started, [16, 8, 4, 2])
         self.assertRegex(err, r"batch 16: a worker ended: .*signal 9.*; starting it again and going on with smaller ones")
+
+    def test_what_was_measured_of_larger_ones_is_left_out_too(self):
+        # 16 is measured before 4. A profile of 1, 2 and 16 would answer 4 by a line.
+        batches, _, _ = self.measure(DIE_ON="4")
+        self.assertEqual(batches, [1, 2])
 
     def test_a_death_at_the_smallest_batch_is_an_error(self):
         batches, started, err = self.measure(status=1, DIE_AT="1")

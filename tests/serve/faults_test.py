@@ -2,6 +2,7 @@
 
 import collections
 import fcntl
+import gzip
 import http.client
 import json
 import os
@@ -14,6 +15,7 @@ import subprocess
 import tempfile
 import threading
 import unittest
+import zlib
 
 from server import DIVVY, Server, parse, profile
 
@@ -248,6 +250,55 @@ class Faults(unittest.TestCase):
 
 
 
+class Mps(unittest.TestCase):
+    """Shares of an MPS daemon, which a stand-in for NVIDIA's program plays."""
+
+    def keepers(self, server):
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as file:
+                    words = file.read().split(b"\0")
+            except OSError:
+                continue
+            if any(word.startswith(server.folder.name.encode() + b"/divvy/mps-") for word in words):
+                found.append(int(pid))
+        return found
+
+    def end(self, server):
+        server.signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(timeout=60), 0)
+        while self.keepers(server):  # It ends the daemon, and removes its folder.
+            pass
+        server.end()
+
+    def test_a_daemon_that_dies_is_started_before_its_workers(self):
+        with tempfile.TemporaryDirectory(prefix="divvy-mps-") as folder:
+            log = os.path.join(folder, "mps.log")
+            server = Server(fleet(), profile("m", 1.0, 2), "--on", "mps", environment={
+                "PATH": os.environ["DIVVY_FAKE_MPS"] + ":/usr/bin:/bin", "FAKE_MPS_LOG": log, "DIVVY_MPS_PACE": "0.05",
+                "DIVVY_NVML": "/nonexistent/libnvidia-ml.so.1"})
+            self.addCleanup(self.end, server)
+            server.await_event("ready")
+            count = len(server.workers())
+            for turn, victim in enumerate(("keeper", "daemon")):
+                before = server.workers()
+                if victim == "keeper":
+                    os.kill(*self.keepers(server), signal.SIGKILL)
+                else:
+                    with open(log) as file:
+                        os.kill(int(file.read().split()[-2]), signal.SIGKILL)
+                # As its clients do.
+                os.kill(before[0], signal.SIGKILL)
+                server.await_event("the MPS daemon had died or hung and was started anew", turn + 1)
+                while len(set(server.workers()) - set(before)) < count or not all(
+                        value for name, value in server.figures().items() if name.startswith("divvy_partition_up")):
+                    pass
+                with open(log) as file:
+                    self.assertEqual(len(file.readlines()), turn + 2)
+                self.assertEqual(server.infer("m", Odd.REQUEST)[0], 200)
+
+
 class Odd(unittest.TestCase):
     """One server, of a model with an unlucky name that takes a second, with little room."""
 
@@ -310,6 +361,7 @@ class Odd(unittest.TestCase):
         self.await_figure("divvy_held_bytes", 0)
 
     def test_clients_that_go_are_counted(self):
+        before = self.server.figures()
         self.signal_workers(signal.SIGSTOP)
         connection = self.begin(self.question())
         self.await_figure("divvy_pending_requests", 1)
@@ -318,6 +370,16 @@ class Odd(unittest.TestCase):
         self.await_figure("divvy_http_connections", 0)
         self.signal_workers(signal.SIGCONT)
         self.await_figure('nv_inference_request_failure{model="stats",version="1",reason="CANCELED"}', 1)
+        # And not as answered, too.
+        for name, value in before.items():
+            if name.startswith(("nv_inference_request_success", "divvy_slo_in_time_total", "divvy_slo_late_total")):
+                self.assertEqual(self.server.figures()[name], value, name)
+
+    def test_a_body_that_becomes_too_large(self):
+        for name, pack in (("gzip", gzip.compress), ("deflate", zlib.compress)):
+            status, _, body = self.server.ask("POST", "/v2/models/stats/infer", pack(bytes(2 << 20)), {"Content-Encoding": name})
+            self.assertEqual(status, 413)
+            self.assertIn(f"larger than {1 << 20} bytes", json.loads(body)["error"])
 
     def test_requests_of_the_plan_before_are_pending_too(self):
         self.signal_workers(signal.SIGSTOP)
@@ -357,6 +419,9 @@ class Odd(unittest.TestCase):
             file.flush()
             self.assertIn("space", refused("--token-file", file.name))
             self.assertIn("whole number from 0", refused("--seed", "-1"))
+            self.assertIn("--max-body 9 is larger than --max-pending 8", refused("--max-body", "9", "--max-pending", "8"))
+            subprocess.run([DIVVY, "serve", self.server.fleet, "--dry-run", "--max-pending", "8", "--max-body", "8"],
+                           capture_output=True, check=True)
 
 
 if __name__ == "__main__":

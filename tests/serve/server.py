@@ -20,15 +20,15 @@ def profile(model, ms, processes=1, batches=(1, 2, 4, 8)):
 
 
 class Server:
-    def __init__(self, fleet, profiles, *options, runtime=None):
-        """`runtime`: where its sockets are; a folder of its own unless told."""
+    def __init__(self, fleet, profiles, *options, runtime=None, environment=None):
+        """`runtime`: where its sockets are; a folder of its own unless told. `environment`: besides ours."""
         self.folder = tempfile.TemporaryDirectory(prefix="divvy-serve-test-")
         self.fleet = os.path.join(self.folder.name, "fleet.yaml")
         self.write(fleet, profiles)
         self.process = subprocess.Popen(
             [DIVVY, "serve", self.fleet, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
              "--log", "json", *options],
-            stderr=subprocess.PIPE, text=True, env={**os.environ, "XDG_RUNTIME_DIR": runtime or self.folder.name})
+            stderr=subprocess.PIPE, text=True, env={**os.environ, "XDG_RUNTIME_DIR": runtime or self.folder.name, **(environment or {})})
         self.events = []
         self.changed = threading.Condition()
         threading.Thread(target=self.read_log, daemon=True).start()
