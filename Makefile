@@ -32,6 +32,8 @@ bench: deps
 	@cmake --build --preset bench
 	@for b in $(BUILD)/bench/bench/*_bench; do echo "== $$b"; $$b || exit 1; done
 	@echo "== bench/server/router_cost.py"; bench/server/router_cost.py $(BUILD)/bench
+	@echo "== bench/server/same_load.py"; bench/server/same_load.py $(BUILD)/bench
+	@echo "== bench/server/overload.py"; bench/server/overload.py $(BUILD)/bench
 
 format:
 	@tools/install_deps.sh --lint
