@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/text_safety.h"
 #include "text_file.h"
 
@@ -47,11 +48,9 @@ std::string Label(std::string_view text) {
   return escaped;
 }
 
-// 64 bits of FNV-1a: names in the store, where chance must not make two alike.
+// For names in the store, where chance must not make two alike.
 std::uint64_t Hash(std::string_view text, std::uint64_t seed) {
-  std::uint64_t hash = 14695981039346656037ULL ^ seed;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return hash;
+  return HashOf(text, kHashOfNothing ^ seed);
 }
 
 std::string YamlText(std::string_view text) {

@@ -14,6 +14,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/hash.h"
 #include "base/number.h"
 #include "base/text_safety.h"
 #include "profile_measure_run.h"
@@ -26,17 +27,13 @@ namespace {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));
 }
 
-// FNV-1a over a file: to notice that it changed, not to withstand anybody.
-Result<std::uint64_t> HashOf(const std::string& path) {
+Result<std::uint64_t> HashOfFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return Fail(ErrorCode::kNotFound, fmt::format("there is no file {}", Quoted(path)));
-  std::uint64_t hash = 14695981039346656037ULL;
+  std::uint64_t hash = kHashOfNothing;
   std::array<char, 1 << 16> buffer;
   while (file.read(buffer.data(), buffer.size()) || file.gcount() > 0) {
-    for (std::streamsize i = 0; i < file.gcount(); ++i) {
-      hash ^= static_cast<unsigned char>(buffer[static_cast<std::size_t>(i)]);
-      hash *= 1099511628211ULL;
-    }
+    hash = HashOf({buffer.data(), static_cast<std::size_t>(file.gcount())}, hash);
   }
   return hash;
 }
@@ -100,7 +97,7 @@ Result<MeasureSource> WorkerSource(const MeasureOptions& options) {
   auto& words = source.command;
   source.identity = synthetic ? "synthetic " + options.synthetic : *engine;
   if (!options.source.empty()) {
-    const auto hash = HashOf(options.source);
+    const auto hash = HashOfFile(options.source);
     if (!hash) return Fail(hash.error());
     source.identity = fmt::format("{} {:016x} by {}", options.source, *hash, *engine);
     words.insert(words.end(), {"--artifact", options.source});

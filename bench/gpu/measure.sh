@@ -28,8 +28,8 @@ crowded=--crowded # What a planner should know of shares: others work beside the
 
 say() { printf '\n== %s (%s)\n' "$*" "$(date +%T)"; }
 
-# A virtual machine's cores that sleep wake late, by milliseconds now and then, and requests pass five of them. Loops
-# that run when nobody else wants the core keep them awake.
+# A virtual machine's cores that sleep wake late, and a request wakes five of them. Loops that run when nobody else wants
+# the core keep them awake.
 keep_awake() {
   [[ $on == cpu ]] && return
   for _ in $(seq "$(nproc)"); do

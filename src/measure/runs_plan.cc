@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "base/hash.h"
+
 namespace divvy::measure {
 namespace {
 
@@ -19,11 +21,9 @@ bool RunTheSame(const CollocatedJob& a, const CollocatedJob& b) {
          a.job_class == b.job_class;
 }
 
-// To notice that a text changed, not to withstand anybody: FNV-1a.
+// Half of the hash will do to notice that a text changed.
 std::string ShortHash(std::string_view text) {
-  std::uint32_t hash = 2166136261U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return fmt::format("#{:08x}", hash);
+  return fmt::format("#{:08x}", static_cast<std::uint32_t>(HashOf(text)));
 }
 
 // With a mark behind each: ["a b"] is not ["a", "b"].

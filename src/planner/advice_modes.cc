@@ -145,12 +145,10 @@ ModeOutlook MpsShares(const AdviceRequest& request, const std::vector<Demand>& d
   for (std::size_t i = 0; i < demands.size(); ++i) {
     JobOutlook& job = outlook.jobs[i];
     const double part = shares[i] / 100.0;
-    const auto with = [&](double demand) {
-      return SpeedInPart({std::clamp(demand, 0.0, 1.0), 0, {}}, part) / (1 + meeting);
-    };
-    job.speed = with(demands[i].share);
-    job.low = with(demands[i].share + demands[i].error);
-    job.high = with(demands[i].share - demands[i].error);
+    const ExpectedSpeed alone = ExpectedInPart(demands[i], part);
+    job.speed = alone.speed / (1 + meeting);
+    job.low = alone.low / (1 + meeting);
+    job.high = alone.high / (1 + meeting);
     job.share = fmt::format("{}%", shares[i]);
     if (job.p99) job.p99 = kMpsSharesTail;
   }
@@ -239,13 +237,10 @@ ModeOutlook Mig(const AdviceRequest& request, const std::vector<Demand>& demands
     return outlook;
   }
   for (std::size_t i = 0; i < demands.size(); ++i) {
-    const double part = dealer.Part(dealer.best()[i]);
-    const auto with = [&](double demand) {
-      return SpeedInPart({std::clamp(demand, 0.0, 1.0), 0, {}}, part);
-    };
-    JobOutlook job{.speed = with(demands[i].share),
-                   .low = with(demands[i].share + demands[i].error),
-                   .high = with(demands[i].share - demands[i].error),
+    const ExpectedSpeed expected = ExpectedInPart(demands[i], dealer.Part(dealer.best()[i]));
+    JobOutlook job{.speed = expected.speed,
+                   .low = expected.low,
+                   .high = expected.high,
                    .share = request.gpu->profile(dealer.best()[i]).name,
                    .p99 = {}};
     if (request.jobs[i].job_class == JobClass::kLatency) job.p99 = 1 / job.speed;

@@ -137,4 +137,11 @@ double SpeedInPart(const Demand& demand, double part) {
   return 1 / (1 - demand.share + demand.share / part);
 }
 
+ExpectedSpeed ExpectedInPart(const Demand& demand, double part) {
+  const auto with = [part](double share) {
+    return SpeedInPart({std::clamp(share, 0.0, 1.0), 0, {}}, part);
+  };
+  return {with(demand.share), with(demand.share + demand.error), with(demand.share - demand.error)};
+}
+
 }  // namespace divvy::planner

@@ -29,6 +29,16 @@ struct Demand {
 // The part that a faster GPU makes shorter, or a slower one longer.
 [[nodiscard]] std::optional<double> GpuScalingShare(const workload::SoloProfile& profile);
 
+// A speed that is expected, over that alone on a whole GPU, and one standard error to either side.
+struct ExpectedSpeed {
+  double speed = 1;
+  double low = 1;
+  double high = 1;
+};
+
+// SpeedInPart with what is not known of the demand. REQUIRES: 0 < part <= 1.
+[[nodiscard]] ExpectedSpeed ExpectedInPart(const Demand& demand, double part);
+
 // Speed of a job in a part of the GPU, over its speed on all of it. REQUIRES: 0 < part <= 1.
 [[nodiscard]] double SpeedInPart(const Demand& demand, double part);
 

@@ -31,13 +31,6 @@ double PartOf(const gpu::GpuModel& gpu, gpu::ProfileIndex profile) {
   return static_cast<double>(gpu.profile(profile).compute_slices) / gpu.compute_slices;
 }
 
-ExpectedSpeed InPart(const Demand& demand, double part) {
-  const auto with = [&](double share) {
-    return SpeedInPart({std::clamp(share, 0.0, 1.0), 0, {}}, part);
-  };
-  return {with(demand.share), with(demand.share + demand.error), with(demand.share - demand.error)};
-}
-
 // Of the free instances that hold the job: where it is fastest, and of those the smallest.
 std::optional<FreePlace> BestFree(const gpu::GpuModel& gpu,
                                   const std::vector<gpu::MigLayout>& layouts,
@@ -49,7 +42,7 @@ std::optional<FreePlace> BestFree(const gpu::GpuModel& gpu,
         *job.profile.memory_gib + kContextGib > *memory / 1024.0) {
       continue;
     }
-    const ExpectedSpeed speed = InPart(demand, PartOf(gpu, profile));
+    const ExpectedSpeed speed = ExpectedInPart(demand, PartOf(gpu, profile));
     if (best && speed.speed <= best->speed.speed) continue;
     for (std::size_t i = 0; i < layouts.size(); ++i) {
       const std::vector<int> starts = layouts[i].FreeStarts(profile);

@@ -11,14 +11,6 @@
 
 namespace divvy::planner {
 
-// How fast a job is expected to be somewhere, over its speed alone on a whole GPU, and one standard
-// error to either side.
-struct ExpectedSpeed {
-  double speed = 1;
-  double low = 1;
-  double high = 1;
-};
-
 // An instance that a deployment leaves room for.
 struct FreePlace {
   std::size_t gpu = 0;
