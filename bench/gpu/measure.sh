@@ -85,7 +85,7 @@ part_serve() {
   keep_awake
   for family in ${FAMILIES:-resnet50 encoder-small}; do
     export_model "$family"
-    [[ -e $out/crowded-$family.csv ]] || profile "$family" "$out/crowded-$family.csv" --max-batch 32 $crowded ${PROFILE_OPTIONS:-} >"$out/crowded-$family.txt"
+    [[ -e $out/crowded-$family.csv ]] || profile "$family" "$out/crowded-$family.csv" $crowded ${PROFILE_OPTIONS:-} >"$out/crowded-$family.txt"
     say "cuts for $family"
     "$here/serve_cuts.py" run --divvy "$bin" --out "$out/serve-cuts.jsonl" --model "$family" --artifact "$out/$family.pt" \
       --profile "$out/crowded-$family.csv" --on "$on" --keep "$out" --serve-options "--engines $out/engines" \

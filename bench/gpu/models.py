@@ -67,7 +67,7 @@ class DecoderStep(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """An LSTM over word numbers, of the size that is usual for the Penn Treebank."""
+    """An LSTM over word numbers, of the size that is usual for the Penn Treebank. Trained on all words, asked for the next."""
 
     def __init__(self, words=10000, width=650, layers=2):
         super().__init__()
@@ -76,7 +76,8 @@ class LanguageModel(nn.Module):
         self.head = nn.Linear(width, words)
 
     def forward(self, tokens):
-        return self.head(self.lstm(self.embed(tokens))[0])
+        states = self.lstm(self.embed(tokens))[0]
+        return self.head(states if self.training else states[:, -1])
 
 
 class Recommender(nn.Module):
@@ -128,9 +129,9 @@ FAMILIES = {
     "mobilenet_v2": vision("mobilenet_v2"),
     "vgg16": vision("vgg16"),
     "encoder": tokens(Encoder, 128, 30522, [("scores", [2])]),
-    "encoder-small": tokens(lambda: Encoder(6, 512, 8), 128, 30522, [("scores", [2])]),
+    "encoder-small": tokens(lambda: Encoder(12, 384, 12), 128, 30522, [("scores", [2])]),
     "decoder-step": tokens(DecoderStep, 1, 50257, [("scores", [50257])]),
-    "lstm-lm": tokens(LanguageModel, 35, 10000, [("scores", [35, 10000])]),
+    "lstm-lm": tokens(LanguageModel, 35, 10000, [("scores", [10000])]),
     "dlrm": (Recommender, [("dense", None, [13], None), ("sparse", "INT64", [26], 1_000_000)], [("click", [1])]),
     # As above with tables that fit anywhere: for machines without a GPU.
     "dlrm-small": (lambda: Recommender(1000), [("dense", None, [13], None), ("sparse", "INT64", [26], 1000)], [("click", [1])]),

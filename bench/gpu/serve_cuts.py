@@ -3,8 +3,10 @@
 
     bench/gpu/serve_cuts.py run --divvy BIN --out results.jsonl --model resnet50 --artifact resnet50.pt --profile p.csv \\
         --serve '{"inputs": [...], "outputs": [...]}' [--on mps]
+    bench/gpu/serve_cuts.py sweep --divvy BIN --model resnet50 --profile p.csv [--factors 1.5 2 3 4]
     bench/gpu/serve_cuts.py table results.jsonl
 
+`sweep` asks the simulator alone, for several SLOs.
 Cuts: PARIS' (with our routing, and with ELSA), one worker on the whole GPU, seven equal ones (with first-idle routing as
 usual, and with ours). What `divvy simulate` foretells from the same profile stands beside what was measured through
 `divvy serve` and `divvy bench`. The SLO is --slo-factor times what the largest batch takes on the partition --slo-on (PARIS was
@@ -17,12 +19,16 @@ import argparse
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 CUTS = ["paris/divvy", "paris/elsa", "homogeneous-7g/divvy", "homogeneous-1g/divvy", "homogeneous-7g/fifs", "homogeneous-1g/fifs"]
+
+METRIC = re.compile(r'(?P<name>divvy_(?:partition|estimate)\w+)\{[^}]*partition="(?P<partition>[^"]+)"[^}]*\} (?P<value>\S+)')
 
 
 def sizes(a):
@@ -77,13 +83,13 @@ class Served:
         words = [f"{a.divvy}/divvy", "serve", path, "--plan", plan, "--route", route, "--on", a.on, "--log", "json",
                  "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", *a.serve_options.split()]
         self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.http = None
+        self.http = self.metrics = None
         for line in self.process.stderr:
             self.log.write(line)
             self.log.flush()
             event = json.loads(line) if line.startswith("{") else {}
             if event.get("event") == "listening":
-                self.http = event["http"]
+                self.http, self.metrics = event["http"], event["metrics"]
             if event.get("event") == "ready":
                 break
         else:
@@ -93,6 +99,18 @@ class Served:
 
     def __enter__(self):
         return self
+
+    def partitions(self):
+        """What each has done, by the server's own metrics: items in a batch, a batch's time, and that by what was foretold."""
+        with urllib.request.urlopen(f"http://{self.metrics}/metrics") as answer:
+            lines = [METRIC.fullmatch(line) for line in answer.read().decode().splitlines()]
+        values = {(line["partition"], line["name"]): float(line["value"]) for line in lines if line}
+        return {name: {"batches": values[name, "divvy_partition_batches_total"],
+                       "items": values[name, "divvy_partition_items_total"],
+                       "queue_ms": values[name, "divvy_partition_queue_ms_sum"] / max(1, values[name, "divvy_partition_queue_ms_count"]),
+                       "compute_ms": values[name, "divvy_partition_compute_ms_sum"] / max(1, values[name, "divvy_partition_compute_ms_count"]),
+                       "estimate_error": values.get((name, "divvy_estimate_error_ratio"))}
+                for name in sorted({name for name, _ in values})}
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
@@ -108,22 +126,42 @@ def measured(a, http, slo, begin):
         return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
+def prepared(a, path, slo, policy, route):
+    """Leaves the server's fleet in `path`. The deadline that the router is told, and the plan."""
+    plan = planned(a, path, slo, policy)
+    # ELSA takes the smallest partition that is just in time; ours keeps room as it has learned, and refuses.
+    aim = slo if route == "divvy" else round(a.margin * slo, 3)
+    with open(path, "w") as file:
+        file.write(fleet(a, aim))
+    return aim, plan
+
+
+def sweep(a):
+    print(f"| factor | SLO | {' | '.join(a.cuts)} | cut of the first |\n|---|---|{'---|' * len(a.cuts)}---|")
+    with tempfile.TemporaryDirectory(prefix="divvy-cuts-") as folder:
+        for a.slo_factor in a.factors:
+            slo, rates, first = slo_ms(a), [], None
+            for policy, route in (cut.split("/") for cut in a.cuts):
+                _, plan = prepared(a, f"{folder}/fleet.yaml", slo, policy, route)
+                rate, partitions = foretold(a, f"{folder}/fleet.yaml", plan, route)
+                rates.append(f"{rate:.0f}")
+                first = first or " ".join(partitions)
+            print(f"| {a.slo_factor} | {slo} ms | {' | '.join(rates)} | {first} |", flush=True)
+
+
 def run(a):
     slo = slo_ms(a)
     with tempfile.TemporaryDirectory(prefix="divvy-cuts-") as folder, open(a.out, "a") as out:
         path = os.path.join(a.keep or folder, f"{a.model}.yaml")
         for policy, route in (cut.split("/") for cut in a.cuts):
-            plan = planned(a, path, slo, policy)
-            # ELSA takes the smallest partition that is just in time; ours keeps room as it has learned, and refuses.
-            aim = slo if route == "divvy" else round(a.margin * slo, 3)
-            with open(path, "w") as file:
-                file.write(fleet(a, aim))
+            aim, plan = prepared(a, path, slo, policy, route)
             rate, partitions = foretold(a, path, plan, route)
             with Served(a, path, plan, route) as served:
                 found = measured(a, served.http, slo, max(1, 0.6 * rate))
+                done = served.partitions()
             line = {"model": a.model, "slo_ms": slo, "aim_ms": aim, "margin": a.margin, "plan": policy, "route": route,
                     "partitions": partitions, "on": a.on, "synthetic": not a.artifact, "foretold_rps": rate,
-                    "measured_rps": found["highest_rate_per_s"], "missed_rps": found["missed_rate_per_s"], "note": a.note,
+                    "measured_rps": found["highest_rate_per_s"], "missed_rps": found["missed_rate_per_s"], "note": a.note, "done": done,
                     "probes": [{key: probe.get(key) for key in ("rate_per_s", "held", "sent", "in_time", "refused", "late")} for probe in found["probes"]]}
             print(json.dumps(line), file=out, flush=True)
             print(f"{a.model} {policy} {route} {' '.join(partitions)}: foretold {rate:.0f}/s, measured {line['measured_rps'] or 0:.0f}/s", flush=True)
@@ -144,29 +182,33 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     one = verbs.add_parser("run")
-    one.add_argument("--divvy", required=True, help="folder of divvy")
     one.add_argument("--out", required=True, help="file to add lines to")
-    one.add_argument("--model", required=True)
     one.add_argument("--artifact", default="", help="TorchScript file")
-    one.add_argument("--profile", required=True)
     one.add_argument("--serve", default="{}", help="the model's `serve` section, as JSON")
     one.add_argument("--serve-options", default="", help="more for divvy serve")
-    one.add_argument("--kind", default="H200-141GB")
     one.add_argument("--on", default="mps", choices=["mps", "cpu", "mig"])
-    one.add_argument("--slo-on", default="64sm", help="partition whose time for the largest batch makes the SLO")
-    one.add_argument("--slo-factor", type=float, default=2.7, help="the SLO by that time")
-    one.add_argument("--margin", type=float, default=0.75, help="of the SLO: what planner and ELSA aim at")
-    one.add_argument("--cuts", nargs="+", default=CUTS, metavar="PLAN/ROUTE")
-    one.add_argument("--median", type=float, default=6)
-    one.add_argument("--largest", type=int, default=32)
+    one.add_argument("--slo-factor", type=float, default=2.4, help="the SLO by the time of --slo-on")
     one.add_argument("--seconds", type=float, default=3, help="of a probe")
     one.add_argument("--resolution", type=float, default=4, help="of the search, in percent")
     one.add_argument("--keep", help="folder for fleet and logs")
     one.add_argument("--note", default="")
+    three = verbs.add_parser("sweep")
+    three.add_argument("--factors", type=float, nargs="+", default=[1.5, 2, 2.5, 3, 4, 6, 8], help="SLOs by the time of --slo-on")
+    three.set_defaults(artifact="", serve="{}")
+    for verb in (one, three):
+        verb.add_argument("--divvy", required=True, help="folder of divvy")
+        verb.add_argument("--model", required=True)
+        verb.add_argument("--profile", required=True)
+        verb.add_argument("--kind", default="H200-141GB")
+        verb.add_argument("--slo-on", default="64sm", help="partition whose time for the largest request makes the SLO")
+        verb.add_argument("--margin", type=float, default=0.75, help="of the SLO: what planner and ELSA aim at")
+        verb.add_argument("--cuts", nargs="+", default=CUTS, metavar="PLAN/ROUTE")
+        verb.add_argument("--median", type=float, default=6)
+        verb.add_argument("--largest", type=int, default=32)
     two = verbs.add_parser("table")
     two.add_argument("results")
     a = parser.parse_args()
-    {"run": run, "table": table}[a.verb](a)
+    {"run": run, "sweep": sweep, "table": table}[a.verb](a)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ namespace divvy::net {
 namespace {
 
 constexpr std::string_view kUnixPrefix = "unix:";
+// Of one connection to a worker, where messages are batches of tensors.
+constexpr int kUnixBuffer = 4 << 20;
 constexpr std::string_view kForms =
     "it is HOST:PORT, such as 127.0.0.1:8000 or [::1]:8000, or unix:/PATH";
 
@@ -195,7 +197,11 @@ Result<int> StartConnecting(const Address& address) {
   };
   const int fd = socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return fail(errno);
-  if (!address.is_unix()) {
+  if (address.is_unix()) {
+    // They do not grow by themselves as TCP's do: a large message would go by 200 KiB, each when
+    // the peer has been scheduled. The kernel takes what it allows.
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kUnixBuffer, sizeof kUnixBuffer);
+  } else {
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
