@@ -146,8 +146,11 @@ void Settings::Set(const std::string& key, const std::string& value) {
     warm_all = value == "all";
   } else if (key == "half") {
     half = ReadSwitch(key, value);
+  } else if (key == "fusion") {
+    fusion = ReadSwitch(key, value);
   } else {
-    throw BadInput("option '" + key + "' is unknown: there are optimize, graphs, warmup and half");
+    throw BadInput("option '" + key +
+                   "' is unknown: there are optimize, graphs, warmup, half and fusion");
   }
 }
 
@@ -177,6 +180,10 @@ Model::Model(Settings settings)
 Model::~Model() = default;
 
 void Model::Load() {
+  if (!settings_.fusion) {
+    torch::jit::FusionStrategy never;
+    torch::jit::setFusionStrategy(never);
+  }
   try {
     module_ = torch::jit::load(settings_.artifact, device_);
   } catch (const c10::Error& error) {

@@ -38,6 +38,9 @@ struct Settings {
   // warmup=powers: only batches of powers of two before the first request, as a profile measures.
   bool warm_all = true;
   bool half = false;  // half=on: the weights are turned to FP16 after loading.
+  // fusion=on: TorchScript compiles kernels of its own for the first shapes that come. It takes
+  // seconds for each, and which shapes run by them, faster or slower, hangs on their order.
+  bool fusion = false;
 
   // Throws BadInput for an unknown key or value.
   void Set(const std::string& key, const std::string& value);
