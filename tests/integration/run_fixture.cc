@@ -72,7 +72,7 @@ RunTest::RunTest() {
   fs::create_directory(node_.Path("boards"));
   environment_ = node_.Environment();
   environment_["DIVVY_NVML"] = "/nonexistent/libnvidia-ml.so.1";
-  environment_["DIVVY_GATE_LIBRARY"] = FAULTY_FILES_LIBRARY;
+  environment_["DIVVY_GATE_LIBRARY"] = IDLE_GATE_LIBRARY;
   environment_["DIVVY_BOARD_DIR"] = node_.Path("boards");
   environment_["DIVVY_MPS_PACE"] = "0.05";
   environment_["XDG_RUNTIME_DIR"] = node_.Path("run");

@@ -34,7 +34,7 @@ TEST_F(RunTest, LatencyJobSeesItsSettings) {
               AllOf(HasSubstr("DIVVY_CLASS=latency\n"), HasSubstr("DIVVY_SLO_US=1500\n"),
                     HasSubstr("DIVVY_MEMORY_BYTES=1610612736\n"), HasSubstr("DIVVY_NAME=my job\n"),
                     HasSubstr("DIVVY_REPORT=" + node_.Path("r") + "\n"),
-                    HasSubstr("LD_PRELOAD=" FAULTY_FILES_LIBRARY "\n")));
+                    HasSubstr("LD_PRELOAD=" IDLE_GATE_LIBRARY "\n")));
   EXPECT_THAT(done.out, AllOf(Not(HasSubstr("DIVVY_PROTECT")), Not(HasSubstr("DIVVY_WEIGHT")),
                               Not(HasSubstr("CUDA_MPS_CLIENT_PRIORITY"))));
   EXPECT_EQ(done.err, "divvy: time slicing: --no-mps was given\n");
@@ -56,7 +56,7 @@ TEST_F(RunTest, BatchJobInsideALatencyJobIsABatchJob) {
   const Finished done = Run({"--class", "batch", "--weight", "2.5", "--report", "--no-mps"}, "env");
   EXPECT_THAT(done.out, AllOf(HasSubstr("DIVVY_CLASS=batch\n"), HasSubstr("DIVVY_WEIGHT=250\n"),
                               HasSubstr("DIVVY_REPORT=-\n"),
-                              HasSubstr("LD_PRELOAD=" FAULTY_FILES_LIBRARY ":libm.so.6\n"),
+                              HasSubstr("LD_PRELOAD=" IDLE_GATE_LIBRARY ":libm.so.6\n"),
                               Not(HasSubstr("DIVVY_SLO_US")), Not(HasSubstr("DIVVY_PROTECT"))));
 }
 
@@ -113,6 +113,12 @@ TEST_F(RunTest, LibraryThatCannotBePreloadedIsRefused) {
   const Finished spaced = Run({"--class", "batch", "--library", node_.Write("a b.so", "")}, "true");
   EXPECT_EQ(spaced.exit_status, 2);
   EXPECT_THAT(spaced.err, HasSubstr("no space or colon"));
+  for (const std::string& other :
+       {node_.Write("text.so", "divvy_request_begin"), std::string(DIVVY_PATH)}) {
+    const Finished wrong = Run({"--class", "batch", "--library", other}, "true");
+    EXPECT_EQ(wrong.exit_status, 2);
+    EXPECT_THAT(wrong.err, HasSubstr("is not the gate"));
+  }
 }
 
 TEST_F(RunTest, SignalsReachTheJob) {
