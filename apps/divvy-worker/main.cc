@@ -13,6 +13,7 @@
 #include "engine/worker.h"
 #include "kserve/describe.h"
 #include "net/address.h"
+#include "net/large_blocks.h"
 #include "net/loop.h"
 
 namespace {
@@ -105,5 +106,6 @@ int main(int argc, char** argv) {
   }
   const auto make = divvy::engine::EngineMaker(*options);
   if (!make) return Say(make.error(), kUsage);
+  divvy::net::KeepLargeBlocks();
   return options->describe ? Describe(*make) : Serve(*options, *make);
 }

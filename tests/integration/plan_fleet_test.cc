@@ -85,6 +85,23 @@ class PlanFleetTest : public ::testing::Test {
   SimulatedNode node_;
 };
 
+// What ships is read, and a plan from it stands.
+TEST_F(PlanFleetTest, MeasuredProfilesAreReadAndPlannedFrom) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(DIVVY_SOURCE_DIR "/profiles/h200")) {
+    if (entry.path().extension() != ".csv") continue;
+    ++files;
+    const Finished checked = node_.Divvy({"profile", "check", entry.path()});
+    EXPECT_EQ(checked.exit_status, 0) << entry.path() << checked.err;
+    for (const char* size : {" 16sm ", " 32sm ", " 60sm ", " 64sm ", " 132sm "}) {
+      EXPECT_THAT(checked.out, HasSubstr(size)) << entry.path();
+    }
+  }
+  EXPECT_GE(files, 8);
+  const json planned = PlanJson(kFleets + "h200.yaml", {"--no-compare"});
+  EXPECT_TRUE(planned["feasible"]) << planned;
+}
+
 TEST_F(PlanFleetTest, TheExamplesPlan) {
   for (const char* name : {"small.yaml", "two-models.yaml"}) {
     const Finished planned = Plan(kFleets + name);
