@@ -74,30 +74,44 @@ std::string WhyNot(const gpu::GpuModel& gpu, const std::vector<gpu::MigLayout>& 
       job.profile.memory_gib.value_or(0) + kContextGib, most);
 }
 
-// How much of each GPU its models and jobs take; nothing for a GPU without a model. Of a job nobody
-// knows when it rests.
-std::vector<std::optional<double>> BusyOf(const Problem& problem, const Deployment& deployment) {
+// What the models and jobs of a GPU take of it.
+struct Taken {
+  double busy = 0;        // Of a job nobody knows when it rests.
+  double memory_gib = 0;  // Of models as far as it was measured, of jobs all of their instances'.
+};
+
+double MemoryOf(const Problem& problem, const Replica& replica) {
+  const gpu::MigProfile& instance = problem.gpu->profile(replica.instance.profile);
+  if (replica.kind == Replica::Kind::kJob) return instance.memory_mib.value_or(0) / 1024.0;
+  const workload::ModelProfile& measured = *problem.models[replica.index].profile;
+  const workload::ProfileCurve* const curve = measured.Find(instance, replica.processes);
+  return curve == nullptr ? 0 : curve->MemoryMib(replica.max_batch).value_or(0) / 1024.0;
+}
+
+// By GPU; nothing for one without a model.
+std::vector<std::optional<Taken>> TakenOf(const Problem& problem, const Deployment& deployment) {
   const std::vector<ModelFigures> figures = Assess(problem, deployment);
-  std::vector<std::optional<double>> busy(deployment.gpus.size());
+  std::vector<std::optional<Taken>> taken(deployment.gpus.size());
   for (std::size_t i = 0; i < deployment.gpus.size(); ++i) {
-    double all = 0;
+    Taken all;
     for (const Replica& replica : deployment.gpus[i]) {
       if (replica.kind == Replica::Kind::kIdle) continue;
       double load = 1;
       if (replica.kind == Replica::Kind::kModel) {
         const ModelFigures& model = figures[replica.index];
         if (model.capacity > 0) load = std::min(1.0, model.demand / model.capacity);
-        busy[i] = 0;
+        taken[i].emplace();
       }
-      all += load * PartOf(*problem.gpu, replica.instance.profile);
+      all.busy += load * PartOf(*problem.gpu, replica.instance.profile);
+      all.memory_gib += MemoryOf(problem, replica);
     }
-    if (busy[i]) busy[i] = all;
+    if (taken[i]) taken[i] = all;
   }
-  return busy;
+  return taken;
 }
 
 // GiB of the largest instance: about all that there is.
-std::optional<double> MemoryOf(const gpu::GpuModel& gpu) {
+std::optional<double> MostMemory(const gpu::GpuModel& gpu) {
   std::optional<double> most;
   for (const gpu::ProfileIndex profile : gpu.Select(gpu::ProfileSet::kBase)) {
     const auto& mib = gpu.profile(profile).memory_mib;
@@ -106,32 +120,40 @@ std::optional<double> MemoryOf(const gpu::GpuModel& gpu) {
   return most;
 }
 
-void AdviseBesideServices(const Problem& problem, const std::vector<std::optional<double>>& busy,
-                          const CollocatedJob& job, std::optional<double> power_w,
-                          LeftoverAdvice& advice) {
-  std::optional<std::size_t> calmest;
-  for (std::size_t i = 0; i < busy.size(); ++i) {
-    if (busy[i] && (!calmest || *busy[i] < *busy[*calmest])) calmest = i;
-  }
-  if (!calmest) {
-    advice.why_not_beside = "no GPU has a service";
-    return;
-  }
+// The outlook of a job under the gate beside what a GPU has.
+Advice AdviceBeside(const Problem& problem, const Taken& taken, const CollocatedJob& job,
+                    std::optional<double> power_w) {
   CollocatedJob services{.name = job.name + " and services"};
   services.job_class = JobClass::kLatency;
-  services.profile.utilisation = std::min(1.0, *busy[*calmest]);
-  services.profile.memory_gib = 0;  // Theirs comes on top, and is not known here.
-  const Advice sharing = Advise({.gpu_name = problem.gpu->name,
-                                 .gpu = problem.gpu,
-                                 .memory_gib = MemoryOf(*problem.gpu),
-                                 .power_w = power_w,
-                                 .jobs = {services, job}});
-  const ModeOutlook& gate = sharing.outlook(SharingMode::kGate);
-  advice.why_not_beside = gate.impossible;
-  if (!gate.impossible.empty()) return;
-  const JobOutlook& outlook = gate.jobs.back();
-  advice.beside =
-      BesidePlace{*calmest, *busy[*calmest], {outlook.speed, outlook.low, outlook.high}};
+  services.profile.utilisation = std::min(1.0, taken.busy);
+  services.profile.memory_gib = taken.memory_gib;
+  return Advise({.gpu_name = problem.gpu->name,
+                 .gpu = problem.gpu,
+                 .memory_gib = MostMemory(*problem.gpu),
+                 .power_w = power_w,
+                 .jobs = {services, job}});
+}
+
+// Of the GPUs with services that hold it too, the calmest.
+void AdviseBesideServices(const Problem& problem, const std::vector<std::optional<Taken>>& taken,
+                          const CollocatedJob& job, std::optional<double> power_w,
+                          LeftoverAdvice& advice) {
+  std::vector<std::size_t> calmest_first;
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    if (taken[i]) calmest_first.push_back(i);
+  }
+  std::ranges::stable_sort(calmest_first, {}, [&](std::size_t i) { return taken[i]->busy; });
+  advice.why_not_beside = "no GPU has a service";
+  for (const std::size_t i : calmest_first) {
+    const Advice sharing = AdviceBeside(problem, *taken[i], job, power_w);
+    const ModeOutlook& gate = sharing.outlook(SharingMode::kGate);
+    if (i == calmest_first.front()) advice.why_not_beside = gate.impossible;
+    if (!gate.impossible.empty()) continue;
+    const JobOutlook& outlook = gate.jobs.back();
+    advice.beside = BesidePlace{i, taken[i]->busy, {outlook.speed, outlook.low, outlook.high}};
+    advice.why_not_beside.clear();
+    return;
+  }
 }
 
 }  // namespace
@@ -140,7 +162,7 @@ std::vector<LeftoverAdvice> JobsInLeftovers(const Problem& problem, const Deploy
                                             const std::vector<CollocatedJob>& jobs,
                                             std::optional<double> power_w) {
   std::vector<gpu::MigLayout> layouts = FreeLayouts(problem, deployment);
-  const auto busy = BusyOf(problem, deployment);
+  const auto taken = TakenOf(problem, deployment);
   std::vector<LeftoverAdvice> advice;
   for (const CollocatedJob& job : jobs) {
     LeftoverAdvice one{.job = job.name, .demand = EstimateDemand(job.profile, power_w)};
@@ -155,7 +177,7 @@ std::vector<LeftoverAdvice> JobsInLeftovers(const Problem& problem, const Deploy
     } else {
       one.why_not = WhyNot(*problem.gpu, layouts, job);
     }
-    AdviseBesideServices(problem, busy, job, power_w, one);
+    AdviseBesideServices(problem, taken, job, power_w, one);
     advice.push_back(std::move(one));
   }
   return advice;

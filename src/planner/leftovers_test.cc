@@ -92,6 +92,23 @@ TEST_F(LeftoversTest, BesideServicesItIsAsSlowAsTheyAreBusy) {
   EXPECT_NE(huge.why_not_beside.find("needs 41.0 GiB"), std::string::npos) << huge.why_not_beside;
 }
 
+// The calmer of two GPUs has little room: a model says that it takes 11 GiB of its 24.
+TEST_F(LeftoversTest, BesideServicesThereMustBeMemoryForBoth) {
+  workload::ProfileCurve large = Curve(2, {{4, 20}});
+  large.points.front().memory_mib = 11.0 * 1024;
+  test_.AddModel("large", {large}, 100, 10);
+  Replica other = On(0, "2g.12gb", Replica::Kind::kModel);
+  other.index = 1;
+  const Deployment deployment{{{other}, {On(0, "2g.12gb", Replica::Kind::kModel)}}};
+  EXPECT_EQ(Ask(deployment, {Job("small", 0.9, 8)})[0].beside->gpu, 0U);
+  EXPECT_EQ(Ask(deployment, {Job("medium", 0.9, 13)})[0].beside->gpu, 1U);
+  const Deployment alone{{{other}}};
+  const auto neither = Ask(alone, {Job("medium", 0.9, 13)})[0];
+  EXPECT_FALSE(neither.beside.has_value());
+  EXPECT_NE(neither.why_not_beside.find("needs 25.0 GiB"), std::string::npos)
+      << neither.why_not_beside;
+}
+
 TEST_F(LeftoversTest, AServiceBelongsIntoTheFleet) {
   CollocatedJob service = Job("service", 0.9, 4);
   service.job_class = workload::JobClass::kLatency;
