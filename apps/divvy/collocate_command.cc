@@ -311,6 +311,9 @@ class Collocation {
           if (terminal) std::fprintf(stderr, "\r\033[K  %s", far.c_str());
         });
     if (terminal) std::fprintf(stderr, "\r\033[K");
+    // What has left its job's session would run beside the next ones. Behind the gate it may be the
+    // MPS daemon, which ends by itself.
+    if (rows.front().mode != SharingMode::kGate) KillProcessesOf(run_id);
     if (!outcome && outcome.error().code == ErrorCode::kAborted) return Fail(outcome.error());
     if (!outcome) {
       std::fprintf(stderr, "  failed: %s\n", outcome.error().message.c_str());

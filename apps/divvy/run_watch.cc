@@ -41,16 +41,20 @@ bool ListenToEnd(int fd) {
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, stream);
   if (!ListenToEnd(fd)) {
-    // Again until none is left: one may fork while we go through the others.
-    for (int round = 0; round < kMostRounds && KillMarked(kRunVariable, run_id) > 0; ++round) {
-      poll(nullptr, 0, kWatchPauseMs);
-    }
+    KillProcessesOf(run_id);
     afterwards();
   }
   _exit(0);
 }
 
 }  // namespace
+
+void KillProcessesOf(const std::string& run_id) {
+  // Again until none is left: one may fork while we go through the others.
+  for (int round = 0; round < kMostRounds && KillMarked(kRunVariable, run_id) > 0; ++round) {
+    poll(nullptr, 0, kWatchPauseMs);
+  }
+}
 
 std::string MakeRunId() {
   return fmt::format("{}-{}-{}", getpid(), gate::StartTime(getpid()), gate::NowNs());

@@ -12,6 +12,8 @@ inline constexpr const char* kRunVariable = "DIVVY_RUN_ID";
 [[nodiscard]] std::string MakeRunId();
 // The variable's value in the job: a run inside a run is the outer one's to end as well.
 [[nodiscard]] std::string MarkOfRun(const std::string& run_id);
+// Ends them all without asking, wherever they went; not this one.
+void KillProcessesOf(const std::string& run_id);
 
 // A process that outlives ours in the one case that we are killed without warning: it then
 // ends every process of the job, grandchildren and what has left our session included, and

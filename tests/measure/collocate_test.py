@@ -281,6 +281,26 @@ run: {{warmup: 0s, limit: 50s}}
         self.assertEqual(self.left_behind(), [])
         self.assertGreater(float(self.rows()[0]["cpu_s"]), 0.3)
 
+    def test_what_left_its_jobs_session_is_ended_too(self):
+        program = self.write("daemon.py", """
+import os, time
+mine, its = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    os.write(its, b"x")
+    while True:
+        time.sleep(1)
+os.read(mine, 1)
+""")
+        jobs = self.write("jobs.yaml", f"""
+gpu: {{kind: H200-141GB}}
+jobs:
+  - {{name: parent, command: [python3, {program}]}}
+run: {{warmup: 0s, limit: 50s}}
+""")
+        self.run_to_end(jobs)
+        self.assertEqual(self.left_behind(), [])
+
     def test_what_was_learned_can_be_read(self):
         # A tail that a crash cut short goes; a file of another form is left alone, and said.
         history = self.write("history.csv", "set,gpu,mode,job,speed\nw,H200-141GB,mps,a,0.9\nw,H200-141GB,mps,b,0.8\nw2,H2")
