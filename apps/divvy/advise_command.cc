@@ -18,7 +18,7 @@ namespace {
 
 struct AdviseOptions {
   std::string jobs;
-  std::string history;  // Empty: the user's own, if there is one.
+  std::string history;  // Empty: the user's own, if there is one; "none": what ships alone.
   double keep = 0.85;
   bool isolate = false;
   OutputFormat format = OutputFormat::kTable;
@@ -26,7 +26,7 @@ struct AdviseOptions {
 
 Result<planner::InterferenceModels> LoadModels(const std::string& named) {
   const std::string path = named.empty() ? OwnHistory() : named;
-  if (path.empty()) return planner::InterferenceModels::Shipped();
+  if (path.empty() || named == "none") return planner::InterferenceModels::Shipped();
   const auto text = ReadText(path);
   if (!text) {
     // Nobody need have measured anything.
@@ -80,7 +80,7 @@ void AddAdviseCommand(CLI::App& app, Invocation& invocation) {
       ->required();
   command->add_option("--history", options->history,
                       "Measured collocations to learn from; else "
-                      "~/.local/state/divvy/collocations.csv, if there is one");
+                      "~/.local/state/divvy/collocations.csv, if there is one; none: from nothing");
   command->add_option("--keep", options->keep, "Share of its speed that each job should keep")
       ->check(NumberIn({0.01, 0.99}))
       ->capture_default_str();

@@ -13,6 +13,7 @@
 #include "bench_server.h"
 #include "client/search.h"
 #include "command.h"
+#include "net/large_blocks.h"
 #include "simulate_arguments.h"
 #include "text_file.h"
 
@@ -115,6 +116,7 @@ bool RanOut(const client::Summary& summary, double percentile) {
 }
 
 [[nodiscard]] Result<ExitStatus> Bench(const BenchOptions& options) {
+  net::KeepLargeBlocks();
   const auto warm_up = ParseTimeArgument("--warmup", options.warm_up);
   if (!warm_up) return Fail(warm_up.error());
   const auto patience = ParseTimeArgument("--timeout", options.patience);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "collocate_exports.h"
 #include "collocate_jobs.h"
 #include "collocate_report.h"
+#include "collocate_timeline.h"
 #include "collocate_ways.h"
 #include "command.h"
 #include "device/node.h"
@@ -218,14 +220,10 @@ class Collocation {
       rows_ = measure::PlanRuns(file_.jobs, *modes, Shares());
       return Save();
     }
-    if (!options_.modes.empty()) {
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{} says already what is to be run; without it --modes counts", path_));
-    }
     auto rows = measure::ParseRuns(*text, NameOfInput(path_));
     if (!rows) return Fail(rows.error());
     rows_ = *std::move(rows);
+    if (auto same = CheckModes(); !same) return same;
     std::vector<std::string_view> names;
     for (const CollocatedJob& job : file_.jobs) names.push_back(job.name);
     for (RunRow& row : rows_) {
@@ -239,8 +237,35 @@ class Collocation {
         row = {.workload = row.workload, .mode = row.mode, .job = row.job, .share = row.share};
       }
       if (auto same = CheckUnchanged(row); !same) return same;
+      if (row.state != RunState::kDone) continue;
+      findings_.timelines.try_emplace(row.workload, LoadTimeline(TimelineOf(row.workload)));
     }
     return {};
+  }
+
+  std::string TimelineOf(const std::string& workload) const {
+    return fmt::format("{}/{}.timeline.csv", logs_, PlainName(workload));
+  }
+
+  // The table says what is to be run. The command that made it may be given again; another is not
+  // what one would get.
+  [[nodiscard]] Result<void> CheckModes() const {
+    if (options_.modes.empty()) return {};
+    const auto asked = ModesOf(options_.modes);
+    if (!asked) return Fail(asked.error());
+    std::set<SharingMode> there;
+    for (const RunRow& row : rows_) {
+      if (row.mode) there.insert(*row.mode);
+    }
+    if (there == std::set<SharingMode>(asked->begin(), asked->end())) return {};
+    std::string names;
+    for (const SharingMode mode : there) {
+      names += fmt::format("{}{}", names.empty() ? "" : ",", NameOf(mode));
+    }
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--modes: {} says already what is to be run, and has {}: leave --modes "
+                            "out to go on with it, or make another table with --runs FILE",
+                            path_, names.empty() ? "none" : names));
   }
 
   // Runs of what the jobs file said before do not stand beside those of what it says now.
@@ -320,6 +345,7 @@ class Collocation {
       return Close(name, RunState::kFailed, outcome.error().message);
     }
     findings_.timelines[name] = outcome->timeline;
+    if (auto saved = SaveTimeline(TimelineOf(name), outcome->timeline); !saved) return saved;
     std::size_t next = 0;
     for (RunRow& row : rows_) {
       if (row.workload != name) continue;
@@ -354,7 +380,7 @@ class Collocation {
   }
 
   // What was measured becomes part of what advice is learned from.
-  [[nodiscard]] Result<void> Remember(const std::string& name) const {
+  [[nodiscard]] Result<void> Remember(const std::string& name) {
     if (options_.history == "none") return {};
     for (const measure::SetTogether& set :
          measure::CompareRuns(rows_, measure::CopiesAmong(file_.jobs))) {
@@ -372,14 +398,34 @@ class Collocation {
                                  .profile = measure::ProfileFromRun(known, *AloneRun(job.job)),
                                  .speed = *job.speed});
       }
-      const auto kept =
-          AppendHistory(options_.history.empty() ? OwnHistory() : options_.history, measured);
+      const auto kept = Learn(measured);
       // The runs themselves are safe; what is odd about one is no reason not to make the others.
-      if (!kept)
+      if (!kept && std::exchange(not_learned_, kept.error().message) != kept.error().message) {
         std::fprintf(stderr, "divvy: not learned from: %s\n", kept.error().message.c_str());
+      }
       return {};
     }
     return {};
+  }
+
+  // Guesses are not learned from: neither of runs that no GPU was seen at, nor of jobs of which
+  // nothing is known but how long they took.
+  [[nodiscard]] Result<void> Learn(const workload::MeasuredSet& measured) const {
+    if (findings_.driver.empty()) {
+      return Fail(ErrorCode::kFailedPrecondition, "NVML says of no GPU that it was there");
+    }
+    for (const auto& job : measured.jobs) {
+      const workload::SoloProfile& known = job.profile;
+      if (known.utilisation || known.sm_activity || known.bandwidth || known.power_w ||
+          known.demand) {
+        continue;
+      }
+      return Fail(ErrorCode::kFailedPrecondition,
+                  fmt::format("of {} neither utilisation nor power is known: say one in its "
+                              "`profile`, where NVML does not",
+                              job.name));
+    }
+    return AppendHistory(options_.history.empty() ? OwnHistory() : options_.history, measured);
   }
 
   // What `divvy advise` would say, had it seen the jobs alone.
@@ -403,6 +449,7 @@ class Collocation {
   std::optional<HeldRuns> held_;
   std::vector<RunRow> rows_;
   CollocateFindings findings_;
+  std::string not_learned_;  // Why; said once.
 };
 
 void RunCollocate(const CollocateOptions& options, Invocation& invocation) {

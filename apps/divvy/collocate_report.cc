@@ -46,7 +46,7 @@ std::string AloneTable(const std::vector<RunRow>& rows) {
 
 std::string Saved(const SetTogether& set) {
   if (!set.one_by_one_s || !set.together_s || *set.one_by_one_s <= 0) return "-";
-  return fmt::format("{:+.0f}%", 100 * (*set.together_s / *set.one_by_one_s - 1));
+  return fmt::format("{:.0f}%", 100 * (1 - *set.together_s / *set.one_by_one_s));
 }
 
 // The jobs of a set, as one text: sets of the same jobs stand in one table.
@@ -105,7 +105,7 @@ std::string TogetherTables(const std::vector<SetTogether>& sets) {
   if (!text.empty()) {
     text +=
         "  Seconds are for what each job does alone; SPEED is over its speed alone, WORK their "
-        "sum.\n";
+        "sum.\n  SAVED is of the time that one after the other takes.\n";
   }
   return text;
 }

@@ -21,16 +21,6 @@ namespace {
 using workload::CollocatedJob;
 using workload::SharingMode;
 
-// For file names: any job may be called anything.
-std::string PlainName(std::string_view text) {
-  std::string name;
-  for (const char c : text) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.';
-    name += plain ? c : '_';
-  }
-  return name.substr(0, 100);
-}
-
 [[nodiscard]] Result<TogetherJob> Prepare(const CollocatedJob& job, const std::string& log) {
   TogetherJob prepared{.name = job.name,
                        .command = job.command,
@@ -167,6 +157,15 @@ void UseGate(const std::vector<CollocatedJob>& jobs, const SharedGpu& gpu,
 }
 
 }  // namespace
+
+std::string PlainName(std::string_view text) {
+  std::string name;
+  for (const char c : text) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.';
+    name += plain ? c : '_';
+  }
+  return name.substr(0, 100);
+}
 
 Result<void> CheckJobs(const std::vector<CollocatedJob>& jobs, std::string_view file_name) {
   for (const CollocatedJob& job : jobs) {

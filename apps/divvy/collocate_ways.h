@@ -26,6 +26,9 @@ struct PreparedWay {
   std::string impossible;       // Why this cannot be done here; empty when it can.
 };
 
+// For file names: jobs and workloads may be called anything.
+[[nodiscard]] std::string PlainName(std::string_view text);
+
 // Whether every job can be run and read, as far as one can tell without starting it; else
 // kInvalidArgument with "FILE:LINE: job NAME: what is wrong".
 [[nodiscard]] Result<void> CheckJobs(const std::vector<workload::CollocatedJob>& jobs,

@@ -14,7 +14,6 @@
 #include "base/text_safety.h"
 #include "command.h"
 #include "device/journal.h"
-#include "net/large_blocks.h"
 #include "run_keeper.h"
 
 namespace divvy::app {
@@ -169,7 +168,6 @@ void OpenStandardStreams() {
 }  // namespace divvy::app
 
 int main(int argc, char** argv) {
-  divvy::net::KeepLargeBlocks();
   divvy::app::OpenStandardStreams();
   const auto failed = static_cast<int>(divvy::app::ExitStatus::kFailed);
   try {

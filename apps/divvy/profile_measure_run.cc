@@ -24,6 +24,7 @@
 #include "measure/journal.h"
 #include "measure/sampling.h"
 #include "measure/worker_group.h"
+#include "net/large_blocks.h"
 #include "net/stream.h"
 #include "profile_measure_report.h"
 #include "serve_sockets.h"
@@ -464,6 +465,10 @@ class Measurement {
 }  // namespace
 
 Result<void> RunMeasurement(const MeasureOptions& options) {
+  net::KeepLargeBlocks();
+  if (!options.save.empty()) {
+    if (auto writable = CheckWritable("--save", options.save); !writable) return writable;
+  }
   auto source = FindSource(options);
   if (!source) return Fail(source.error());
   const auto folder = SocketFolder::Make();

@@ -18,6 +18,7 @@
 #include "base/number.h"
 #include "command.h"
 #include "net/address.h"
+#include "net/large_blocks.h"
 #include "net/loop.h"
 #include "net/tls.h"
 #include "run_home.h"
@@ -381,7 +382,10 @@ void AddServeCommand(CLI::App& app, Invocation& invocation) {
   command->add_flag("--dry-run", options->dry_run, "Only show which workers would be started");
   AddOutputOption(*command, options->format);
   command->footer(kFooter);
-  command->callback([options, &invocation] { Run(*options, invocation); });
+  command->callback([options, &invocation] {
+    net::KeepLargeBlocks();
+    Run(*options, invocation);
+  });
 }
 
 }  // namespace divvy::app

@@ -41,9 +41,13 @@ std::vector<divvy_tensor_spec> FromSpecs(const std::vector<Spec>& specs) {
 }
 
 void Say(const char* text, char* error, size_t error_size) {
-  // libtorch's messages go on for pages: the first line has the reason.
-  const std::string all = text;
-  std::snprintf(error, error_size, "%s", all.substr(0, all.find('\n')).c_str());
+  // libtorch's messages go on for pages: the first line has the reason; where the interpreter
+  // failed, the last.
+  std::string all = text;
+  all.erase(all.find_last_not_of(" \n") + 1);
+  const bool last = all.starts_with("The following operation failed");
+  const std::string line = last ? all.substr(all.rfind('\n') + 1) : all.substr(0, all.find('\n'));
+  std::snprintf(error, error_size, "%s", line.c_str());
 }
 
 template <typename Call>

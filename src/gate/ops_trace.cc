@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gate/ops_summary.h"
@@ -59,7 +61,7 @@ class TraceWriter {
     first_ = false;
   }
 
-  // Microseconds. What began before the log did, by the GPU's clock, began with it.
+  // Microseconds.
   double At(std::uint64_t ns) const {
     return ns <= origin_ns_ ? 0 : static_cast<double>(ns - origin_ns_) / 1e3;
   }
@@ -85,21 +87,49 @@ class TraceWriter {
     }
   }
 
+  struct Slice {
+    int track = 0;
+    std::uint64_t begin_ns = 0;  // From the log's beginning.
+    std::uint64_t end_ns = 0;
+    const TimedOp* timed = nullptr;
+  };
+
+  // By track and time. A stream runs one after the other, but its clock is a float's: where two
+  // cross by some nanoseconds Perfetto would drop one, so the first ends where the next begins.
+  std::vector<Slice> Slices() const {
+    std::vector<Slice> slices;
+    for (const TimedOp& timed : record_.samples()) {
+      // What began before the log did, by the GPU's clock, began with it.
+      const std::uint64_t begin_ns = std::max(timed.sample.start_ns, origin_ns_) - origin_ns_;
+      slices.push_back({tracks_.at({PidOf(timed), timed.sample.device, timed.sample.stream}),
+                        begin_ns, begin_ns + timed.sample.duration_ns, &timed});
+    }
+    std::ranges::stable_sort(
+        slices, {}, [](const Slice& slice) { return std::pair(slice.track, slice.begin_ns); });
+    for (std::size_t i = 1; i < slices.size(); ++i) {
+      Slice& before = slices[i - 1];
+      if (before.track == slices[i].track)
+        before.end_ns = std::min(before.end_ns, slices[i].begin_ns);
+    }
+    return slices;
+  }
+
   void Launches() {
     std::vector<std::string> names;
     for (const LoggedOp& op : record_.ops()) {
       names.push_back(InQuotes(op.facts.is_graph != 0 ? NameOfOp(op) : name_(NameOfOp(op))));
     }
-    for (const TimedOp& timed : record_.samples()) {
+    for (const Slice& slice : Slices()) {
+      const TimedOp& timed = *slice.timed;
       const LoggedOp& op = record_.ops()[timed.op];
       const auto& [handle, grid, block, shared] = op.facts.shape;
       Event(fmt::format(
           R"({{"ph": "X", "cat": "{}", "name": {}, "pid": {}, "tid": {}, "ts": {:.3f}, )"
           R"("dur": {:.3f}, "args": {{"grid": "{}x{}x{}", "block": "{}x{}x{}", )"
           R"("shared_bytes": {}, "fill": {:.3f}}}}})",
-          op.facts.is_graph != 0 ? "graph" : "kernel", names[timed.op], PidOf(timed),
-          tracks_.at({PidOf(timed), timed.sample.device, timed.sample.stream}),
-          At(timed.sample.start_ns), timed.sample.duration_ns / 1e3, grid[0], grid[1], grid[2],
+          op.facts.is_graph != 0 ? "graph" : "kernel", names[timed.op], PidOf(timed), slice.track,
+          static_cast<double>(slice.begin_ns) / 1e3,
+          static_cast<double>(slice.end_ns - slice.begin_ns) / 1e3, grid[0], grid[1], grid[2],
           block[0], block[1], block[2], shared, op.facts.fill / 1000.0));
     }
   }

@@ -1,7 +1,5 @@
 #include "net/acceptor.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -10,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <utility>
+
+#include "net/address.h"
 
 namespace divvy::net {
 namespace {
@@ -75,8 +75,7 @@ void Acceptor::Accept(int listening) {
       if (failed_) failed_(error);
       return;
     }
-    const int on = 1;  // Fails on unix sockets, which need it not.
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    PrepareToSend(fd);
     accepted_(fd);
   }
 }

@@ -184,6 +184,18 @@ Address LocalAddress(int fd) {
   return Address::Of(storage, size);
 }
 
+void PrepareToSend(int fd) {
+  int family = 0;
+  socklen_t size = sizeof family;
+  Check(getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0, "a socket");
+  const int on = 1;
+  if (family == AF_UNIX) {
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kUnixBuffer, sizeof kUnixBuffer);
+  } else {
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
+}
+
 ErrorCode ConnectErrorCode(int error) {
   const bool ours = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS ||
                     error == EADDRNOTAVAIL;

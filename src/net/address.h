@@ -37,6 +37,10 @@ class Address {
 [[nodiscard]] Result<int> Listen(const Address& address, int backlog);
 // Where a socket of Listen really listens.
 [[nodiscard]] Address LocalAddress(int fd);
+// What a fresh connection is to be told: TCP to send at once, a unix socket to hold whole messages,
+// as far as the kernel allows (net.core.wmem_max). Unlike TCP's its buffer does not grow: a large
+// message would go by 200 KiB, each when the peer has been scheduled.
+void PrepareToSend(int fd);
 // A non-blocking socket whose connection is under way: writable once it stands.
 //   kResourceExhausted  for want of descriptors, memory or ports of our own: nobody else's fault;
 //   kUnavailable        the other side cannot be reached.

@@ -15,6 +15,9 @@ void KeepLargeBlocks() {
   // Where malloc refuses, it is as it was.
   mallopt(M_MMAP_THRESHOLD, kLargest);
   mallopt(M_TRIM_THRESHOLD, kMostIdle);
+  // Another thread's own heap ends at 64 MiB. There are few threads, and they seldom allocate at
+  // once.
+  mallopt(M_ARENA_MAX, 1);
 }
 
 }  // namespace divvy::net

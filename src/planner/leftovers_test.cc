@@ -87,6 +87,9 @@ TEST_F(LeftoversTest, BesideServicesItIsAsSlowAsTheyAreBusy) {
   Deployment full = calm;
   full.gpus[0].push_back(On(2, "2g.12gb", Replica::Kind::kJob));
   EXPECT_NEAR(Ask(full, {Job("train", 0.9, 4)})[0].beside->busy, 1, 1e-9);
+  // It has all memory of its instance: 12 of 24 GB, so that 12 are not there for another.
+  EXPECT_TRUE(Ask(calm, {Job("train", 0.9, 12)})[0].beside.has_value());
+  EXPECT_FALSE(Ask(full, {Job("train", 0.9, 12)})[0].beside.has_value());
   const auto huge = Ask(calm, {Job("huge", 0.9, 40)})[0];
   EXPECT_FALSE(huge.beside.has_value());
   EXPECT_NE(huge.why_not_beside.find("needs 41.0 GiB"), std::string::npos) << huge.why_not_beside;

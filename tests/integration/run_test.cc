@@ -113,10 +113,13 @@ TEST_F(RunTest, LibraryThatCannotBePreloadedIsRefused) {
   const Finished spaced = Run({"--class", "batch", "--library", node_.Write("a b.so", "")}, "true");
   EXPECT_EQ(spaced.exit_status, 2);
   EXPECT_THAT(spaced.err, HasSubstr("no space or colon"));
+  const std::string gate = ReadFile(IDLE_GATE_LIBRARY);
   for (const std::string& other :
-       {node_.Write("text.so", "divvy_request_begin"), std::string(DIVVY_PATH)}) {
+       {node_.Write("text.so", std::string(1000, 'x')), std::string(DIVVY_PATH),
+        std::string(FAULTY_FILES_LIBRARY), std::string(GATE_USER_LIBRARY),
+        node_.Write("cut.so", gate.substr(0, gate.size() / 2)), std::string("/proc/kmsg")}) {
     const Finished wrong = Run({"--class", "batch", "--library", other}, "true");
-    EXPECT_EQ(wrong.exit_status, 2);
+    EXPECT_EQ(wrong.exit_status, 2) << other;
     EXPECT_THAT(wrong.err, HasSubstr("is not the gate"));
   }
 }

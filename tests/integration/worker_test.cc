@@ -175,6 +175,21 @@ TEST_F(WorkerProgramTest, TorchModelsAnswerTheSameAloneAndInABatch) {
   EXPECT_EQ(wrong.exit_status, 1);
   EXPECT_THAT(wrong.err, HasSubstr("forward takes 1 inputs, but 2 are declared"));
 }
+
+TEST_F(WorkerProgramTest, TorchSaysWhatFailsAndTakesItsOptions) {
+  const std::string model = directory_ + "/mlp.pt";
+  ASSERT_EQ(RunProgram({MAKE_TORCHSCRIPT_PATH, model, "mlp"}, {}).exit_status, 0);
+  const auto describe = [&](const char* input, const char* option) {
+    return RunProgram(Command({"--engine", TORCH_ENGINE_PATH, "--artifact", model, "--input", input,
+                               "--option", option, "--describe"}),
+                      {{"ASAN_OPTIONS", "detect_leaks=0"}});
+  };
+  for (const char* option : {"fusion=on", "fusion=off"}) {
+    EXPECT_EQ(describe("x:FP32:64", option).exit_status, 0) << option;
+  }
+  EXPECT_THAT(describe("x:FP32:64", "fusion=perhaps").err, HasSubstr("fusion"));
+  EXPECT_THAT(describe("x:FP32:63", "fusion=off").err, HasSubstr("63"));
+}
 #endif
 
 }  // namespace

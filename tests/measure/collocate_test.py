@@ -20,9 +20,11 @@ gpu: {{kind: H200-141GB, power: 700}}
 jobs:
   - name: trainer
     command: [{SIM_JOB}, train, --kernels, '10', --us, '300', --blocks, '64', --steps, '40']
+    profile: {{utilisation: 0.9}}
   - name: counter
     command: "{COUNTING}"
     progress: step ([0-9]+)
+    profile: {{utilisation: 0}}
 run: {{warmup: 0s, limit: 50s}}
 """
 
@@ -114,9 +116,12 @@ class Collocate(unittest.TestCase):
         for run in runs:
             metrics = glob.glob(os.path.join(os.path.dirname(run), "metrics", "*"))
             self.assertIn("cpu_seconds", {os.path.basename(name) for name in metrics})
-        # Nothing is left to run: a second time shows the same.
+        # Nothing is left to run: a second time shows the same, timelines included.
         again, err = self.run_to_end(jobs, "-o", "json")
         self.assertEqual(json.loads(again)["together"], found["together"])
+        self.assertEqual(set(found["timelines"]), {"trainer alone", "counter alone", *(f"all, {mode}" for mode in modes)})
+        self.assertTrue(any(found["timelines"].values()))
+        self.assertEqual(json.loads(again)["timelines"], found["timelines"])
         self.assertNotIn("[1/", err)
 
     def test_goes_on_after_a_kill(self):
@@ -315,6 +320,24 @@ run: {{warmup: 0s, limit: 50s}}
         self.assertIn("not learned from: ", err)
         with open(history) as file:
             self.assertEqual(file.read(), "something,else\n")
+
+    def test_guesses_are_not_learned_from(self):
+        history = self.path("history.csv")
+        unknown = self.write("jobs.yaml", re.sub(r"\n    profile: .*", "", JOBS))
+        _, err = self.run_to_end(unknown, "--modes", "time-slicing", "--history", history)
+        self.assertIn("not learned from: of trainer neither utilisation nor power is known", err)
+        os.unlink(self.path("jobs.runs.csv"))
+        self.environment["DIVVY_NVML"] = "/nonexistent.so"
+        _, err = self.run_to_end(self.write("jobs.yaml", JOBS), "--modes", "time-slicing", "--history", history)
+        self.assertIn("not learned from: NVML says of no GPU", err)
+        self.assertFalse(os.path.exists(history) and os.path.getsize(history))
+
+    def test_modes_of_a_table_that_is_there(self):
+        jobs = self.write("jobs.yaml", JOBS)
+        self.run_to_end(jobs, "--modes", "time-slicing", "--history", "none")
+        self.run_to_end(jobs, "--modes", "time-slicing", "--history", "none")
+        _, err = self.run_to_end(jobs, "--modes", "time-slicing,mps", "--history", "none", status=2)
+        self.assertIn("says already what is to be run, and has time-slicing", err)
 
     def test_what_is_wrong_is_said(self):
         for text, words in [
