@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Asks a model over gRPC, with a deadline: infer_grpc.py 127.0.0.1:8001 MODEL
+"""Asks a model over gRPC, with a deadline.
 
-Needs grpcio and protobuf; the messages come from protos/inference.proto:
+Needs grpcio and protobuf; the messages come from protos/inference.proto. Python looks for them
+beside this file, so it is told where they are:
     protoc -Iprotos --python_out=. inference.proto
+    PYTHONPATH=. examples/clients/infer_grpc.py 127.0.0.1:8001 MODEL
 """
 
 import struct
