@@ -81,11 +81,14 @@ class LanguageModel(nn.Module):
 
 
 class Recommender(nn.Module):
-    """DLRM's shape: 26 tables, two stacks of layers, products of pairs. Little to compute, much to remember."""
+    """DLRM's shape: 26 tables, two stacks of layers, products of pairs. Little to compute, much to remember.
+
+    Gradients of the tables are sparse: a step reads and writes the rows it used, as recommenders do, not whole tables.
+    """
 
     def __init__(self, rows=1_000_000, width=64, tables=26, dense=13):
         super().__init__()
-        self.tables = nn.ModuleList(nn.Embedding(rows, width) for _ in range(tables))
+        self.tables = nn.ModuleList(nn.Embedding(rows, width, sparse=True) for _ in range(tables))
         self.bottom = nn.Sequential(nn.Linear(dense, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, width))
         pairs = tables * (tables + 1) // 2
         self.top = nn.Sequential(nn.Linear(pairs + width, 1024), nn.ReLU(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 1))
@@ -174,7 +177,9 @@ def training_step(family, batch, device):
     make, inputs, _ = FAMILIES[family]
     torch.manual_seed(1)
     model = make().to(device).train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9 if family != "dlrm" else 0.0)
+    # Momentum would be as large as the tables, and touch all of them at each step.
+    momentum = 0.0 if isinstance(model, Recommender) else 0.9
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=momentum)
     data = items(inputs, batch, device, torch.float32)
     cuda = device.startswith("cuda")
 

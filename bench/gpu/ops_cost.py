@@ -6,9 +6,10 @@
     bench/gpu/ops_cost.py train resnet50 [--profiler]       one job, which prints RESULT {json}
 
 Each run is a process of its own; the ways take turns, in another order each round, and a way is held against the plain
-run of the same round. Steps are timed after a warm-up, between two synchronisations, in blocks. torch.profiler records
-CPU and CUDA activities around the same steps; what it takes to end is told apart and not counted. Models are those of
-models.py, with random weights and data.
+run of the same round. Steps are timed after a warm-up, between two synchronisations, in blocks. A run counts by the
+median of its blocks, which a hiccup of the machine does not move; the mean (ms_per_step) stands in the file too.
+torch.profiler records CPU and CUDA activities around the same steps; what it takes to end is told apart and not counted.
+Models are those of models.py, with random weights and data. A file that is there gets more rounds, numbered onwards.
 """
 
 import argparse
@@ -89,25 +90,40 @@ def run_once(args, model, way, summary):
         result["log"] = {**document["totals"], "kinds": len(document["kernels"]), "notes": document["notes"],
                          "gpu_busy": [round(phase["gpu_busy"], 3) for phase in document["phases"]],
                          "first": document["kernels"][:5]}
+        # A log that saw nothing costs nothing.
+        if args.device != "cpu" and not document["totals"]["launches"]:
+            return {"model": model, "error": f"no kernel was logged: {'; '.join(document['notes'])}"}
     return result
 
 
+def results_in(path):
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
 def run(args):
+    first = 1 + max((r["round"] for r in results_in(args.out)), default=-1) if os.path.exists(args.out) else 0
+    wanting = {(model, way) for model in args.models for way in args.ways}
     with tempfile.TemporaryDirectory() as scratch, open(args.out, "a") as out:
-        for number in range(args.rounds):
+        for number in range(first, first + args.rounds):
             for model in args.models:
                 turn = number % len(args.ways)
                 for way in args.ways[turn:] + args.ways[:turn]:
                     result = {"round": number, "way": way, **run_once(args, model, way, scratch + "/summary.json")}
                     print(json.dumps(result), file=out, flush=True)
-                    told = result.get("error") or f"{result['ms_per_step']:.3f} ms a step"
+                    if "error" not in result:
+                        wanting.discard((model, way))
+                    told = result.get("error") or f"{result['median_ms']:.3f} ms a step"
                     print(f"round {number} {model} {way}: {told}", file=sys.stderr, flush=True)
     table(args)
+    if wanting:
+        names = ", ".join(f"{model} {way}" for model, way in sorted(wanting))
+        raise SystemExit(f"ops_cost.py: nothing was measured of {names}")
 
 
 def slowdowns(results, model, way):
-    """Of each round that has both: by the means over its steps."""
-    times = {(r["round"], r["way"]): r["ms_per_step"] for r in results if r["model"] == model and "error" not in r}
+    """Of each round that has both."""
+    times = {(r["round"], r["way"]): r["median_ms"] for r in results if r["model"] == model and "error" not in r}
     return [times[n, way] / times[n, "plain"] - 1 for n, w in sorted(times) if w == way and (n, "plain") in times]
 
 
@@ -121,14 +137,13 @@ def verdict(ops, profiler):
 
 
 def table(args):
-    with open(args.out) as file:
-        results = [json.loads(line) for line in file]
+    results = results_in(args.out)
     print("| model | way | rounds | ms a step (median) | slowdown (median) | least to most |\n|---|---|---|---|---|---|")
     bars = []
     for model in dict.fromkeys(r["model"] for r in results):
         medians = {}
         for way in WAYS:
-            times = [r["ms_per_step"] for r in results if (r["model"], r["way"]) == (model, way) and "error" not in r]
+            times = [r["median_ms"] for r in results if (r["model"], r["way"]) == (model, way) and "error" not in r]
             ratios = slowdowns(results, model, way)
             if not times or not ratios:
                 continue
