@@ -79,7 +79,9 @@ void PrintModes(const AdviceRequest& request, const Advice& advice) {
 
 void PrintRecommended(const AdviceRequest& request, const Advice& advice) {
   const ModeOutlook& outlook = advice.outlook(advice.recommended);
-  fmt::print("Advice: {}: {}\n", NameOf(advice.recommended), advice.reason);
+  fmt::print("Advice: {}: {}\n",
+             outlook.impossible.empty() ? NameOf(advice.recommended) : "not on this GPU",
+             advice.reason);
   if (advice.recommended == SharingMode::kOneByOne || outlook.jobs.empty()) return;
   std::vector<std::vector<std::string>> rows = {{"job", "share", "speed", "(range)", "p99"}};
   for (std::size_t i = 0; i < outlook.jobs.size(); ++i) {
@@ -137,7 +139,9 @@ json AdviceJson(const AdviceRequest& request, const Advice& advice) {
   json out = {{"gpu", request.gpu_name},
               {"gpu_memory_gib", JsonNumber(request.memory_gib)},
               {"keep", request.keep},
-              {"recommended", NameOf(advice.recommended)},
+              {"recommended", advice.outlook(advice.recommended).impossible.empty()
+                                  ? json(NameOf(advice.recommended))
+                                  : json(nullptr)},
               {"reason", advice.reason},
               {"notes", advice.notes},
               {"learned_from", request.models.learned}};

@@ -174,6 +174,7 @@ std::string DescribeFindings(const CollocateFindings& findings) {
   if (findings.advice) {
     text += fmt::format("\nAdvice from the runs alone: {}. {}\n",
                         NameOf(findings.advice->recommended), findings.advice->reason);
+    for (const std::string& note : findings.advice->notes) text += fmt::format("  {}\n", note);
   }
   if (const SetTogether* best = BestMeasured(findings.sets)) {
     text += fmt::format("Most work measured: {} ({}), {} times one job at a time.\n",

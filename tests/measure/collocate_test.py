@@ -332,6 +332,11 @@ run: {{warmup: 0s, limit: 50s}}
         self.assertIn("not learned from: NVML says of no GPU", err)
         self.assertFalse(os.path.exists(history) and os.path.getsize(history))
 
+    def test_advice_where_nothing_fits(self):
+        jobs = self.write("jobs.yaml", JOBS.replace("{utilisation: 0.9}", "{utilisation: 0.9, memory: 150}"))
+        advice = subprocess.run([DIVVY, "advise", jobs, "--history", "none"], check=True, capture_output=True, text=True).stdout
+        self.assertIn("Advice: not on this GPU: trainer alone needs 150.5 GiB", advice)
+
     def test_modes_of_a_table_that_is_there(self):
         jobs = self.write("jobs.yaml", JOBS)
         self.run_to_end(jobs, "--modes", "time-slicing", "--history", "none")
