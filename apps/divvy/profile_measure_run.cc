@@ -39,6 +39,7 @@ using measure::Partition;
 using measure::Point;
 
 constexpr Duration kStartPatience = std::chrono::minutes(10);
+constexpr Duration kQuietStart = std::chrono::seconds(5);  // Then it is said what is waited for.
 constexpr Duration kAskPatience = std::chrono::seconds(30);
 // Before what failed is tried again.
 constexpr Duration kBadMoment = std::chrono::milliseconds(200);
@@ -234,7 +235,18 @@ class Measurement {
   [[nodiscard]] Result<void> StartWorkers(measure::WorkerGroup& workers,
                                           const Partition& partition) {
     const OnCores cores(place_.CoresOf(partition));
-    return workers.Start([this] { return CheckStop(); }, kStartPatience);
+    TimePoint patient_until = loop_.Clock() + kQuietStart;
+    const auto look = [&] {
+      if (loop_.Clock() > patient_until) {
+        fmt::print(stderr, "  {}: waiting for {} to be ready, for at most {:.0f} min\n",
+                   CurveName(partition.size, 1),
+                   options_.command.empty() ? "the worker" : "the program",
+                   Seconds(kStartPatience) / 60);
+        patient_until = TimePoint::max();
+      }
+      return CheckStop();
+    };
+    return workers.Start(look, kStartPatience);
   }
 
   // Engines warm up with the largest batch, so one that is too large ends them at the start.

@@ -151,6 +151,8 @@ TEST(PartitionsTest, MpsSharesAreMigSizes) {
   EXPECT_EQ(ThreadPercentage(0.25, 1), 25);
   EXPECT_EQ(ThreadPercentage(33.0 / 132, 1), 25);
   EXPECT_EQ(ThreadPercentage(0.5, 2), 25);
+  EXPECT_EQ(ThreadPercentage(16.0 / 132, 2), 7);  // 9.2 SMs, of which the driver gives 8.
+  EXPECT_EQ(ThreadPercentage(16.0 / 132, 4), 4);
   EXPECT_EQ(ThreadPercentage(0.1, 100), 1);
   EXPECT_EQ(CoresFor(0.1, 2), 1);
   EXPECT_EQ(CoresFor(0.5, 16), 8);

@@ -74,11 +74,8 @@ Result<Partition> FindSize(const gpu::GpuModel& kind, std::string_view word) {
 int ThreadPercentage(double share, int processes) {
   // A share such as 33 of 132 is not exactly a quarter in binary.
   constexpr double kRounding = 1e-9;
-  const double percent = 100 * share / processes;
-  // Several together must not have more than their part.
-  const double rounded =
-      processes > 1 ? std::floor(percent + kRounding) : std::ceil(percent - kRounding);
-  return std::clamp(static_cast<int>(rounded), 1, 100);
+  const double percent = std::ceil(100 * share / processes - kRounding);
+  return std::clamp(static_cast<int>(percent), 1, 100);
 }
 
 std::vector<Partition> MergedByCores(std::vector<Partition> sizes, int cores) {

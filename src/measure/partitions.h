@@ -35,8 +35,9 @@ struct Partition {
 [[nodiscard]] Result<Partition> FindSize(const gpu::GpuModel& kind, std::string_view word);
 
 // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of each of `processes` that have `share` of the SMs together.
-// The driver rounds down to SMs that go together, so this rounds up: 13 % of 132 SMs are 16. Of
-// several processes each is rounded down: together they have no more than the share.
+// The driver rounds down to SMs that go together, so this rounds up: 13 % of 132 SMs are 16, and
+// four times 4 % are 16 as well (3 % would be 8). Where the share does not divide well they have a
+// few more or less together: three times 5 % are 18.
 [[nodiscard]] int ThreadPercentage(double share, int processes);
 
 // Sizes, smallest first, as numbers of cores: of those that get the same number, the smallest, with

@@ -111,7 +111,7 @@ TEST_F(ProfileMeasureTest, MpsPartitionsAreSharesOfADaemonOfItsOwn) {
   EXPECT_THAT(done.err, HasSubstr("MPS (daemon of GPU 0 started)"));
   // Two processes have the SMs of the partition together.
   EXPECT_EQ(Seen("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
-            (std::multiset<std::string>{"100", "13", "50", "50", "6", "6"}));
+            (std::multiset<std::string>{"100", "13", "50", "50", "7", "7"}));
   const std::string pipe = node_.Path("run") + "/divvy/mps-0/pipe";
   EXPECT_EQ(Seen("CUDA_MPS_PIPE_DIRECTORY").count(pipe), 6U);
   EXPECT_EQ(Seen("DIVVY_MAX_BATCH").count("2"), 6U);

@@ -263,47 +263,32 @@ run: {warmup: 0s, limit: 200ms}
         self.assertIn("said nothing that its 'progress' matches", mute)
         self.assertIn("has not ended within 0.2 s", slow)
 
-    def test_nothing_a_job_left_behind_runs_on(self):
-        # A child that outlives its parent, which waits until it has worked; its time counts.
-        program = self.write("parent.py", """
+    def run_parent(self, child):
+        """A job whose child outlives it: the job waits until the child has said so."""
+        program = self.write("parent.py", f"""
 import os, time
 mine, its = os.pipe()
 if os.fork() == 0:
-    while time.process_time() < 0.3:
-        pass
+    {child}
     os.write(its, b"x")
     while True:
         time.sleep(1)
 os.read(mine, 1)
 """)
-        jobs = self.write("jobs.yaml", f"""
+        self.run_to_end(self.write("jobs.yaml", f"""
 gpu: {{kind: H200-141GB}}
 jobs:
   - {{name: parent, command: [python3, {program}]}}
 run: {{warmup: 0s, limit: 50s}}
-""")
-        self.run_to_end(jobs)
+"""))
+
+    def test_nothing_a_job_left_behind_runs_on(self):
+        self.run_parent("while time.process_time() < 0.3: pass")
         self.assertEqual(self.left_behind(), [])
-        self.assertGreater(float(self.rows()[0]["cpu_s"]), 0.3)
+        self.assertGreater(float(self.rows()[0]["cpu_s"]), 0.3)  # Its time counts.
 
     def test_what_left_its_jobs_session_is_ended_too(self):
-        program = self.write("daemon.py", """
-import os, time
-mine, its = os.pipe()
-if os.fork() == 0:
-    os.setsid()
-    os.write(its, b"x")
-    while True:
-        time.sleep(1)
-os.read(mine, 1)
-""")
-        jobs = self.write("jobs.yaml", f"""
-gpu: {{kind: H200-141GB}}
-jobs:
-  - {{name: parent, command: [python3, {program}]}}
-run: {{warmup: 0s, limit: 50s}}
-""")
-        self.run_to_end(jobs)
+        self.run_parent("os.setsid()")
         self.assertEqual(self.left_behind(), [])
 
     def test_what_was_learned_can_be_read(self):
