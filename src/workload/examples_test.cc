@@ -80,7 +80,7 @@ TEST(ExamplesTest, EveryFleetIsReadAndItsProfilesHaveItsModels) {
       EXPECT_EQ(speeds->source, "made up for the example");
     }
   }
-  EXPECT_EQ(count, 4);
+  EXPECT_EQ(count, 5);
 }
 
 TEST(ExamplesTest, EveryFleetInTheDocumentsIsRead) {
