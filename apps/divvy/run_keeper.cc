@@ -14,7 +14,6 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,7 +62,7 @@ class MpsKeeper {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     Renew();
     Clock::time_point next_probe = Clock::now() + pace_.probe;
-    std::optional<Clock::time_point> unused_since;
+    Clock::time_point last_use = Clock::now();
     while (!stop_.SleepUntil(Clock::now() + pace_.tick)) {
       Reap();
       if (daemon_ == 0 && !failed_) Revive();
@@ -72,11 +71,10 @@ class MpsKeeper {
         next_probe = Clock::now() + pace_.probe;
       }
       if (HasUsers()) {
-        unused_since.reset();
+        last_use = Clock::now();
         continue;
       }
-      if (!unused_since) unused_since = Clock::now();
-      const bool over = failed_ || Clock::now() - *unused_since >= pace_.grace;
+      const bool over = failed_ || Clock::now() - last_use >= pace_.grace;
       // Somebody has removed the home: nobody can come any more, and another may stand in its
       // place.
       if (over && !lock_.IsAt(home_.keeper)) return EndOurs();
