@@ -11,6 +11,7 @@
 
 #include "divvy_commit.h"
 #include "table.h"
+#include "workload/profile_file.h"
 
 namespace divvy::app {
 namespace {
@@ -65,30 +66,32 @@ workload::ModelProfile ToProfile(const std::string& model, const std::string& gp
                                  const std::vector<Point>& points) {
   std::map<std::pair<workload::PartitionSize, int>, std::map<int, workload::ProfilePoint>> curves;
   for (const Point& point : points) {
-    curves[{point.size, point.processes}][point.figures.batch] = point.figures;
+    workload::ProfilePoint figures = point.figures;
+    figures.error = point.error;
+    curves[{point.size, point.processes}][figures.batch] = figures;
     for (const measure::Partition& partition : partitions) {
       if (partition.size != point.size) continue;
       for (const workload::PartitionSize& same : partition.same) {
-        curves[{same, point.processes}][point.figures.batch] = point.figures;
+        curves[{same, point.processes}][figures.batch] = figures;
       }
     }
   }
   workload::ModelProfile profile{.model = model, .gpu = gpu, .source = source, .curves = {}};
-  for (const auto& [key, figures] : curves) {
+  for (const auto& [key, by_batch] : curves) {
     workload::ProfileCurve curve{.size = key.first, .processes = key.second};
-    for (const auto& [batch, point] : figures) curve.points.push_back(point);
+    for (const auto& [batch, point] : by_batch) curve.points.push_back(point);
     profile.curves.push_back(std::move(curve));
   }
   return profile;
 }
 
 std::string SourceText(std::string_view date, std::string_view where, std::string_view command) {
-  constexpr std::size_t kMost = 200;
   const std::string_view commit = DIVVY_COMMIT;
   std::string text = fmt::format("measured {}, {}, divvy {}{}, {}", date, where, DIVVY_VERSION,
                                  commit.empty() ? "" : fmt::format(" ({})", commit), command);
   // One text of printable bytes: a command line may have any.
   std::ranges::replace_if(text, [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
+  constexpr std::size_t kMost = workload::kLongestSource;
   if (text.size() > kMost) text = text.substr(0, kMost - 2) + "..";
   while (text.ends_with(' ')) text.pop_back();
   return text;

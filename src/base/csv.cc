@@ -172,10 +172,12 @@ double CsvReader::Real(std::size_t column, RealRange range) {
   return range.least;
 }
 
-std::string CsvReader::Name(std::size_t column) {
+std::string CsvReader::Name(std::size_t column, std::size_t longest) {
   if (!ok_) return {};
-  if (!IsName(fields_[column])) {
-    ComplainField(column, "a name: 1 to 200 bytes, no control characters, no spaces at the ends");
+  if (!IsName(fields_[column], longest)) {
+    ComplainField(column,
+                  fmt::format("a name: 1 to {} bytes, no control characters, no spaces at the ends",
+                              longest));
   }
   return std::string(fields_[column]);
 }

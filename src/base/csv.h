@@ -9,6 +9,7 @@
 
 #include "base/number.h"
 #include "base/result.h"
+#include "base/text_safety.h"
 
 namespace divvy {
 
@@ -61,7 +62,8 @@ class CsvReader {
   // Typed fields of the row. REQUIRES: NextRow() was true.
   int Integer(std::size_t column, IntRange range);
   double Real(std::size_t column, RealRange range);
-  std::string Name(std::size_t column);  // What IsName allows.
+  // What IsName allows.
+  std::string Name(std::size_t column, std::size_t longest = kLongestName);
 
   // Nothing when there is no such column or the field is empty.
   std::optional<double> OptionalReal(std::optional<std::size_t> column, RealRange range);

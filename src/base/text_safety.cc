@@ -75,9 +75,8 @@ std::optional<UnsafeByte> FindUnsafeByte(std::string_view text) {
   return std::nullopt;
 }
 
-bool IsName(std::string_view text) {
-  constexpr std::size_t kLongest = 200;
-  if (text.empty() || text.size() > kLongest || text.front() == ' ' || text.back() == ' ') {
+bool IsName(std::string_view text, std::size_t longest) {
+  if (text.empty() || text.size() > longest || text.front() == ' ' || text.back() == ' ') {
     return false;
   }
   for (std::size_t at = 0; at < text.size();) {

@@ -20,6 +20,8 @@ struct ProfilePoint {
   int row = 0;                             // Line of the file, for messages.
   std::optional<double> p50_ms = {};
   std::optional<double> p99_ms = {};
+  // Half the 95 % confidence interval of latency_ms, as a share of it.
+  std::optional<double> error = {};
   std::optional<double> power_w = {};  // Of the whole GPU meanwhile.
 };
 

@@ -18,15 +18,16 @@ namespace divvy::workload {
 namespace {
 
 constexpr std::string_view kWhat = "a profile file";
-constexpr std::array<std::string_view, 13> kColumns = {
-    "model",  "partition",   "processes",  "batch",   "latency_ms", "p50_ms", "p95_ms",
-    "p99_ms", "utilization", "memory_mib", "power_w", "gpu",        "source"};
+constexpr std::array<std::string_view, 14> kColumns = {
+    "model",  "partition", "processes",   "batch",      "latency_ms", "p50_ms", "p95_ms",
+    "p99_ms", "error",     "utilization", "memory_mib", "power_w",    "gpu",    "source"};
 
 // Beyond these a number is a slip, whatever the hardware.
 constexpr IntRange kProcesses{1, 1'000};
 constexpr IntRange kBatches{1, kLargestBatch};
 constexpr RealRange kMilliseconds{1e-6, 1e9};
 constexpr RealRange kShare{0, 1};
+constexpr RealRange kError{0, 1e3};
 constexpr RealRange kMebibytes{0, 1e9};
 constexpr RealRange kWatts{0, 1e6};
 
@@ -40,6 +41,7 @@ struct Columns {
         p50_ms(csv.Find("p50_ms")),
         p95_ms(csv.Find("p95_ms")),
         p99_ms(csv.Find("p99_ms")),
+        error(csv.Find("error")),
         utilization(csv.Find("utilization")),
         memory_mib(csv.Find("memory_mib")),
         power_w(csv.Find("power_w")),
@@ -47,8 +49,8 @@ struct Columns {
         source(csv.Find("source")) {}
 
   std::size_t model, partition, batch, latency_ms;
-  std::optional<std::size_t> processes, p50_ms, p95_ms, p99_ms, utilization, memory_mib, power_w,
-      gpu, source;
+  std::optional<std::size_t> processes, p50_ms, p95_ms, p99_ms, error, utilization, memory_mib,
+      power_w, gpu, source;
 };
 
 struct Source {
@@ -65,8 +67,9 @@ struct Draft {
 using Drafts = std::map<std::pair<std::string, std::string>, Draft>;  // By model and GPU.
 
 // A field that may be empty or missing, else a name.
-std::string OptionalName(CsvReader& csv, std::optional<std::size_t> column) {
-  return column && !csv.Field(*column).empty() ? csv.Name(*column) : std::string();
+std::string OptionalName(CsvReader& csv, std::optional<std::size_t> column,
+                         std::size_t longest = kLongestName) {
+  return column && !csv.Field(*column).empty() ? csv.Name(*column, longest) : std::string();
 }
 
 void ReadRow(CsvReader& csv, const Columns& columns, Drafts& drafts) {
@@ -83,9 +86,10 @@ void ReadRow(CsvReader& csv, const Columns& columns, Drafts& drafts) {
                            .row = csv.line(),
                            .p50_ms = csv.OptionalReal(columns.p50_ms, kMilliseconds),
                            .p99_ms = csv.OptionalReal(columns.p99_ms, kMilliseconds),
+                           .error = csv.OptionalReal(columns.error, kError),
                            .power_w = csv.OptionalReal(columns.power_w, kWatts)};
   const std::string gpu = OptionalName(csv, columns.gpu);
-  const std::string source = OptionalName(csv, columns.source);
+  const std::string source = OptionalName(csv, columns.source, kLongestSource);
   if (!csv.ok()) return;
 
   Draft& draft = drafts[{model, gpu}];
@@ -130,7 +134,7 @@ using M = const ModelProfile&;
 using C = const ProfileCurve&;
 using P = const ProfilePoint&;
 constexpr std::string_view kAlways = "\n";  // What no field says.
-constexpr std::array<Output, 13> kOutputs = {{
+constexpr std::array<Output, 14> kOutputs = {{
     {"model", [](M m, C, P) { return CsvField(m.model); }, kAlways},
     {"partition", [](M, C c, P) { return Describe(c.size); }, kAlways},
     {"processes", [](M, C c, P) { return std::to_string(c.processes); }, "1"},
@@ -139,6 +143,7 @@ constexpr std::array<Output, 13> kOutputs = {{
     {"p50_ms", [](M, C, P p) { return Shortest(p.p50_ms); }, ""},
     {"p95_ms", [](M, C, P p) { return Shortest(p.p95_ms); }, ""},
     {"p99_ms", [](M, C, P p) { return Shortest(p.p99_ms); }, ""},
+    {"error", [](M, C, P p) { return Shortest(p.error); }, ""},
     {"utilization", [](M, C, P p) { return Shortest(p.utilization); }, ""},
     {"memory_mib", [](M, C, P p) { return Shortest(p.memory_mib); }, ""},
     {"power_w", [](M, C, P p) { return Shortest(p.power_w); }, ""},

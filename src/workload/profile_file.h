@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,9 +21,12 @@ struct ProfileFile {
   [[nodiscard]] const ModelProfile* Find(std::string_view model) const;
 };
 
+// Of the column `source`, in bytes: there is a command line in it.
+inline constexpr std::size_t kLongestSource = 1'000;
+
 // Reads a profile file. `file_name` is for messages alone. Columns may stand in
 // any order; required are model, partition, batch, latency_ms; known besides are
-// processes, p50_ms, p95_ms, p99_ms, utilization, memory_mib, power_w, gpu, source. Any
+// processes, p50_ms, p95_ms, p99_ms, error, utilization, memory_mib, power_w, gpu, source. Any
 // bytes give a value or kInvalidArgument with "FILE:LINE: what is wrong, and what would be right".
 // Two rows for one point are an error that names both, and so are two sources in
 // one model on one GPU.

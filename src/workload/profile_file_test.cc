@@ -34,6 +34,7 @@ void ExpectEqual(const ProfilePoint& a, const ProfilePoint& b) {
   EXPECT_EQ(a.memory_mib, b.memory_mib);
   EXPECT_EQ(a.p50_ms, b.p50_ms);
   EXPECT_EQ(a.p99_ms, b.p99_ms);
+  EXPECT_EQ(a.error, b.error);
   EXPECT_EQ(a.power_w, b.power_w);
 }
 
@@ -167,8 +168,10 @@ TEST(ProfileFileTest, RandomProfilesReadBackEqual) {
   for (int round = 0; round < 40; ++round) {
     std::vector<ModelProfile> models;
     for (const char* name : {"a, \"quoted\"", "b", "c"}) {
-      ModelProfile model{
-          .model = name, .gpu = "A100-80GB", .source = "here, \"now\"", .curves = {}};
+      ModelProfile model{.model = name,
+                         .gpu = "A100-80GB",
+                         .source = "here, \"now\" " + std::string(900, 'x'),
+                         .curves = {}};
       for (const std::string_view size : kSizes) {
         ProfileCurve curve{.size = *ParsePartitionSize(size),
                            .processes = 1 + static_cast<int>(random.Below(3))};
@@ -180,6 +183,7 @@ TEST(ProfileFileTest, RandomProfilesReadBackEqual) {
                                   .memory_mib = maybe(1e4 * random.Uniform()),
                                   .p50_ms = maybe(random.Exponential() + 1e-3),
                                   .p99_ms = maybe(random.Exponential() + 1e-3),
+                                  .error = maybe(random.Uniform()),
                                   .power_w = maybe(700 * random.Uniform())});
         }
         model.curves.push_back(std::move(curve));
