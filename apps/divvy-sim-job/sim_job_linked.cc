@@ -1,4 +1,5 @@
 #include "device/cuda_simulator/entry_points.h"
+#include "device/cuda_simulator/entry_points_memory.h"
 #include "sim_job_cuda.h"
 
 namespace divvy::tests {

@@ -20,11 +20,13 @@ import csv
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import urllib.request
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../server"))
+from served import Served  # noqa: E402
 
 CUTS = ["paris/divvy", "paris/elsa", "homogeneous-7g/divvy", "homogeneous-1g/divvy", "homogeneous-7g/fifs", "homogeneous-1g/fifs"]
 
@@ -83,46 +85,17 @@ def shortly(partitions):
     return ", ".join(f"{names.count(kind)} x {kind}" if names.count(kind) > 1 else kind for kind in kinds)
 
 
-class Served:
-    """`divvy serve`, until its workers are up; ended at the end."""
-
-    def __init__(self, a, path, plan, route):
-        self.log = open(f"{plan}.{route}.log", "w+")
-        words = [f"{a.divvy}/divvy", "serve", path, "--plan", plan, "--route", route, "--on", a.on, "--log", "json",
-                 "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", *a.serve_options.split()]
-        self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.http = self.metrics = None
-        for line in self.process.stderr:
-            self.log.write(line)
-            self.log.flush()
-            event = json.loads(line) if line.startswith("{") else {}
-            if event.get("event") == "listening":
-                self.http, self.metrics = event["http"], event["metrics"]
-            if event.get("event") == "ready":
-                break
-        else:
-            raise SystemExit(f"serve_cuts.py: divvy serve has ended; see {self.log.name}")
-        # Nobody reads on: a full pipe would stop it.
-        subprocess.Popen(["cat"], stdin=self.process.stderr, stdout=self.log)
-
-    def __enter__(self):
-        return self
-
-    def partitions(self):
-        """What each has done, by the server's own metrics: items in a batch, a batch's time, and that by what was foretold."""
-        with urllib.request.urlopen(f"http://{self.metrics}/metrics") as answer:
-            lines = [METRIC.fullmatch(line) for line in answer.read().decode().splitlines()]
-        values = {(line["partition"], line["name"]): float(line["value"]) for line in lines if line}
-        return {name: {"batches": values[name, "divvy_partition_batches_total"],
-                       "items": values[name, "divvy_partition_items_total"],
-                       "queue_ms": values[name, "divvy_partition_queue_ms_sum"] / max(1, values[name, "divvy_partition_queue_ms_count"]),
-                       "compute_ms": values[name, "divvy_partition_compute_ms_sum"] / max(1, values[name, "divvy_partition_compute_ms_count"]),
-                       "estimate_error": values.get((name, "divvy_estimate_error_ratio"))}
-                for name in sorted({name for name, _ in values})}
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
+def partitions_done(metrics):
+    """What each has done, by the server's own metrics: batches, items in them, wait, time, and how far that was from what was foretold."""
+    with urllib.request.urlopen(f"http://{metrics}/metrics") as answer:
+        lines = [METRIC.fullmatch(line) for line in answer.read().decode().splitlines()]
+    values = {(line["partition"], line["name"]): float(line["value"]) for line in lines if line}
+    return {name: {"batches": values[name, "divvy_partition_batches_total"],
+                   "items": values[name, "divvy_partition_items_total"],
+                   "queue_ms": values[name, "divvy_partition_queue_ms_sum"] / max(1, values[name, "divvy_partition_queue_ms_count"]),
+                   "compute_ms": values[name, "divvy_partition_compute_ms_sum"] / max(1, values[name, "divvy_partition_compute_ms_count"]),
+                   "estimate_error": values.get((name, "divvy_estimate_error_ratio"))}
+            for name in sorted({name for name, _ in values})}
 
 
 def measured(a, http, slo, begin):
@@ -164,9 +137,10 @@ def run(a):
         for policy, route in (cut.split("/") for cut in a.cuts):
             aim, plan = prepared(a, path, slo, policy, route)
             rate, partitions = foretold(a, slo, plan, route)
-            with Served(a, path, plan, route) as served:
+            words = [path, "--plan", plan, "--route", route, "--on", a.on, *a.serve_options.split()]
+            with Served(f"{a.divvy}/divvy", words, f"{plan}.{route}.log") as served:
                 found = measured(a, served.http, slo, max(1, 0.6 * rate))
-                done = served.partitions()
+                done = partitions_done(served.metrics)
             line = {"model": a.model, "slo_ms": slo, "aim_ms": aim, "margin": a.margin, "plan": policy, "route": route,
                     "partitions": partitions, "on": a.on, "synthetic": not a.artifact, "foretold_rps": rate,
                     "measured_rps": found["highest_rate_per_s"], "missed_rps": found["missed_rate_per_s"], "note": a.note, "done": done,

@@ -13,10 +13,9 @@ import asyncio
 import json
 import os
 import random
-import shutil
-import socket
-import subprocess
 import tempfile
+
+from served import Served
 
 SLO_MS = 150
 FLEET = f"""
@@ -92,27 +91,12 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--seconds", type=int, default=8)
     args = parser.parse_args()
-    folder = tempfile.mkdtemp(prefix="divvy-bench-")
-    for name, text in (("fleet.yaml", FLEET), ("profiles.csv", PROFILE)):
-        with open(os.path.join(folder, name), "w") as file:
-            file.write(text)
-    ports = []
-    for _ in range(3):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            ports.append(probe.getsockname()[1])
-    server = subprocess.Popen([os.path.join(args.build, "apps/divvy/divvy"), "serve", os.path.join(folder, "fleet.yaml"),
-                               *(word for name, port in zip(("http", "grpc", "metrics"), ports)
-                                 for word in (f"--{name}", f"127.0.0.1:{port}"))], stderr=subprocess.PIPE, text=True)
-    try:
-        for line in server.stderr:
-            if line.rstrip().endswith(" ready"):
-                break
-        asyncio.run(measure(ports[0], args.seconds))
-    finally:
-        server.terminate()
-        server.communicate()
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="divvy-bench-") as folder:
+        for name, text in (("fleet.yaml", FLEET), ("profiles.csv", PROFILE)):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(text)
+        with Served(os.path.join(args.build, "apps/divvy/divvy"), [os.path.join(folder, "fleet.yaml")]) as served:
+            asyncio.run(measure(int(served.http.rsplit(":", 1)[1]), args.seconds))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from served import Served
+
 MODELS = {"a": {"slo": 60, "rate": 118, "sizes": (1, 1, 2, 2, 2, 4, 4, 8), "first": 4, "item": 1.2},
           "b": {"slo": 150, "rate": 25, "sizes": (1,), "first": 12, "item": 9}}
 PLAN = """version: 1
@@ -54,22 +56,10 @@ def simulated(divvy, folder):
     return {row["model"]: {"p50_ms": row["p50_ms"], "p95_ms": row["p95_ms"], "in time": row["slo_attainment"]} for row in rows}
 
 
-def served(divvy, folder):
-    listen = [word for name in ("http", "grpc", "metrics") for word in (f"--{name}", "127.0.0.1:0")]
-    server = subprocess.Popen([divvy, "serve", "fleet.yaml", "--plan", "plan.yaml", "--log", "json", *listen], cwd=folder,
-                              stderr=subprocess.PIPE, text=True)
-    try:
-        http = None
-        for line in server.stderr:
-            event = json.loads(line)
-            http = event.get("http", http)
-            if event["event"] == "ready":
-                break
-        words = [divvy, "bench", f"http://{http}", "--fleet", "fleet.yaml", "--precise", "--warmup", "0s", "-o", "json"]
+def measured(divvy, folder):
+    with Served(divvy, ["fleet.yaml", "--plan", "plan.yaml"], cwd=folder) as served:
+        words = [divvy, "bench", f"http://{served.http}", "--fleet", "fleet.yaml", "--precise", "--warmup", "0s", "-o", "json"]
         answer = json.loads(subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True).stdout)
-    finally:
-        server.terminate()
-        server.communicate()
     return {one["model"]: {"p50_ms": one["latency"]["p50"]["ms"], "p95_ms": one["latency"]["p95"]["ms"], "in time": one["attainment"]}
             for one in answer["models"]}
 
@@ -82,7 +72,7 @@ def main():
     divvy = os.path.abspath(os.path.join(args.build, "apps/divvy/divvy"))
     with tempfile.TemporaryDirectory(prefix="divvy-bench-") as folder:
         write_inputs(folder, args.seconds)
-        said, found = simulated(divvy, folder), served(divvy, folder)
+        said, found = simulated(divvy, folder), measured(divvy, folder)
     print(f"{'model':>5} {'':>8} {'simulated':>10} {'served':>10} {'apart':>8}")
     for model in MODELS:
         for figure, bar in BARS.items():

@@ -38,8 +38,10 @@ struct Settings {
   // warmup=powers: only batches of powers of two before the first request, as a profile measures.
   bool warm_all = true;
   bool half = false;  // half=on: the weights are turned to FP16 after loading.
-  // fusion=on: TorchScript compiles kernels of its own for the first shapes that come. It takes
-  // seconds for each, and which shapes run by them, faster or slower, hangs on their order.
+  // fusion=on: TorchScript compiles kernels of its own for the first dozen shapes that come. Which
+  // shapes run by them hangs on their order: a profile, of powers of two, would measure others than
+  // a server runs. Probably what made workers of some models start in half a minute
+  // (profiles/h200/README.md).
   bool fusion = false;
 
   // Throws BadInput for an unknown key or value.

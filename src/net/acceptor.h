@@ -12,7 +12,7 @@ namespace divvy::net {
 // loop's thread.
 class Acceptor {
  public:
-  // A connection, non-blocking and without delay, is now the callee's.
+  // A connection, non-blocking and prepared to send, is now the callee's.
   using Accepted = std::function<void(int fd)>;
   // `loop` outlives it. `has_room`: those for whom there is none wait in the kernel's queue.
   Acceptor(Loop& loop, std::function<bool()> has_room, Accepted accepted);

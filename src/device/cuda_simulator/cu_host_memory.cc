@@ -1,5 +1,5 @@
 #include "device/cuda_simulator/call.h"
-#include "device/cuda_simulator/entry_points.h"
+#include "device/cuda_simulator/entry_points_memory.h"
 
 // Host memory that GPUs see. One address serves both sides.
 

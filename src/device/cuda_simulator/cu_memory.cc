@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "device/cuda_simulator/call.h"
-#include "device/cuda_simulator/entry_points.h"
+#include "device/cuda_simulator/entry_points_memory.h"
 
 // Device memory.
 

@@ -1,7 +1,7 @@
 #include <sys/mman.h>
 
 #include "device/cuda_simulator/call.h"
-#include "device/cuda_simulator/entry_points.h"
+#include "device/cuda_simulator/entry_points_memory.h"
 
 // Virtual memory: physical allocations, addresses and mappings between them. Only their bookkeeping
 // is real: a mapping makes its addresses usable, and two mappings of one allocation share nothing.

@@ -4,6 +4,7 @@
 
 #include "device/cuda_simulator/driver.h"
 #include "device/cuda_simulator/entry_points.h"
+#include "device/cuda_simulator/entry_points_memory.h"
 
 namespace divvy::device::cuda_simulator {
 namespace {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "device/cuda_simulator/entry_points.h"
+#include "device/cuda_simulator/entry_points_memory.h"
 
 // For tests: programs that use the built library as any other program does. A process has one
 // driver, which reads its environment once, so each program is a child process.
