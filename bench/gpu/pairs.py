@@ -141,6 +141,23 @@ def command_and_environment(kind, way, divvy, mps, report, job):
     return job, env
 
 
+class Clocks:
+    """The GPU's SM clock and power while it lives, by nvidia-smi."""
+
+    QUERY = ["nvidia-smi", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits", "-lms", "50"]
+
+    def __init__(self):
+        self.process = subprocess.Popen(self.QUERY, stdout=subprocess.PIPE, text=True)
+
+    def stop(self):
+        self.process.terminate()
+        samples = [[float(word) for word in line.split(",")] for line in self.process.communicate()[0].splitlines() if line.count(",") == 1]
+        if not samples:
+            return {}
+        clocks, watts = (sorted(column) for column in zip(*samples))
+        return {"sm_mhz": {"least": clocks[0], "median": median(clocks), "most": clocks[-1]}, "power_w": median(watts)}
+
+
 class Server:
     """A process with PyTorch loaded that runs one job after the other, in the environment of its way."""
 
@@ -205,6 +222,7 @@ class Servers:
 
     def run(self, spec):
         servers = {kind: self.get(kind, spec["way"]) for kind in ("infer", "train") if spec.get(kind)}
+        clocks = None
         try:
             for kind, server in servers.items():
                 if os.path.exists(server.report):
@@ -215,11 +233,17 @@ class Servers:
             begin = time.time() + 0.3
             for server in servers.values():
                 server.tell(begin)
+            if self.args.clocks:
+                clocks = Clocks()
             results = {kind: server.result() for kind, server in servers.items()}
         except Exception as error:  # one bad run must not cost the others
             for key in [key for key, server in self.running.items() if server in servers.values()]:
                 self.running.pop(key).process.kill()
-            return {"error": str(error)}
+            results = {"error": str(error)}
+        if clocks:
+            results.update(clocks.stop())
+        if "error" in results:
+            return results
         for kind, server in servers.items():
             lines = [line for line in server.said().splitlines() if line.startswith("divvy:")]
             if lines:
@@ -319,6 +343,7 @@ def main():
     run.add_argument("--runs", nargs="+", metavar="NAME:WAY[:SECONDS]", help="these instead of a suite")
     run.add_argument("--skip", type=int, default=0, help="runs of the suite made before")
     run.add_argument("--scratch", default="/tmp")
+    run.add_argument("--clocks", action="store_true", help="record the SM clock and power of each run")
     run.add_argument("--limit", type=float, default=1e9, help="start no run after so many seconds")
     run.set_defaults(call=run_all)
     table = commands.add_parser("table", help="medians and ratios of what was measured")
