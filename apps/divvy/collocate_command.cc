@@ -18,16 +18,15 @@
 #include "advise_input.h"
 #include "base/spelling.h"
 #include "base/text_safety.h"
+#include "collocate_advice.h"
 #include "collocate_exports.h"
 #include "collocate_jobs.h"
+#include "collocate_meters.h"
 #include "collocate_report.h"
 #include "collocate_timeline.h"
 #include "collocate_ways.h"
 #include "command.h"
-#include "device/node.h"
-#include "device/nvml_library.h"
 #include "measure/runs_plan.h"
-#include "run_gpu.h"
 #include "run_watch.h"
 #include "text_file.h"
 
@@ -108,43 +107,6 @@ class HeldRuns {
   return modes;
 }
 
-// The GPU's meters, where NVML is.
-struct Meters {
-  std::unique_ptr<device::NvmlLibrary> nvml;
-  std::optional<device::UsageWatch> watch;
-  std::string gpu;
-  std::string driver;
-  std::string why_none;
-};
-
-Meters FindMeters(const CollocateOptions& options, const std::string& nvml) {
-  Meters meters;
-  auto library = device::NvmlLibrary::Open(nvml);
-  if (!library) {
-    meters.why_none = library.error().message;
-    return meters;
-  }
-  meters.nvml = *std::move(library);
-  const auto choice = ChooseGpu(options.gpu, std::getenv("CUDA_VISIBLE_DEVICES"), nvml);
-  if (!choice || !choice->gpu || !choice->gpu->has_uuid()) {
-    meters.why_none = choice ? choice->why_none : choice.error().message;
-    return meters;
-  }
-  if (const auto node = device::ReadNode(*meters.nvml)) {
-    meters.driver = node->driver_version;
-    for (const device::GpuState& gpu : node->gpus) {
-      if (gpu.uuid == choice->gpu->id) meters.gpu = gpu.model.name;
-    }
-  }
-  auto watch = device::UsageWatch::Of(*meters.nvml, choice->gpu->id, "", {});
-  if (watch) {
-    meters.watch.emplace(*std::move(watch));
-  } else {
-    meters.why_none = watch.error().message;
-  }
-  return meters;
-}
-
 // One invocation's work.
 class Collocation {
  public:
@@ -166,14 +128,18 @@ class Collocation {
 
   // Every run that is open; what fails is noted, and the others go on.
   [[nodiscard]] Result<void> Run(const std::string& run_id) {
-    Meters meters = FindMeters(options_, nvml_);
+    Meters meters = FindMeters(options_.gpu, nvml_);
     findings_.gpu = meters.gpu.empty() ? file_.gpu : meters.gpu;
     findings_.driver = meters.driver;
+    if (!meters.driver.empty()) here_ = fmt::format("{}, driver {}", meters.gpu, meters.driver);
+    const std::vector<std::string> open = OpenWorkloads();
+    if (!open.empty()) {
+      if (auto same = CheckSamePlace(); !same) return same;
+    }
     if (!meters.watch) {
       std::fprintf(stderr, "divvy: no utilisation, memory or power of the GPU: %s\n",
                    meters.why_none.c_str());
     }
-    const std::vector<std::string> open = OpenWorkloads();
     for (std::size_t i = 0; i < open.size(); ++i) {
       const std::string title = fmt::format("[{}/{}] {}", i + 1, open.size(), open[i]);
       auto done = RunWorkload(open[i], title, run_id, meters.watch ? &*meters.watch : nullptr);
@@ -186,7 +152,7 @@ class Collocation {
     findings_.title = NameOfInput(options_.jobs);
     findings_.rows = rows_;
     findings_.sets = measure::CompareRuns(rows_, measure::CopiesAmong(file_.jobs));
-    if (auto request = Request()) findings_.advice = planner::Advise(*request);
+    findings_.advice = AdviseSets(file_, rows_, findings_.sets);
     return findings_;
   }
 
@@ -283,6 +249,18 @@ class Collocation {
                             changes, Quoted(row.job)));
   }
 
+  // Nor do those of another GPU. One that is not known now, or was not then, may be the same.
+  [[nodiscard]] Result<void> CheckSamePlace() const {
+    for (const RunRow& row : rows_) {
+      if (row.on.empty() || here_.empty() || row.on == here_) continue;
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: workload {} was run on {}, and this is {}: run all anew with "
+                              "--restart, or make another table with --runs FILE",
+                              path_, Quoted(row.workload), row.on, here_));
+    }
+    return {};
+  }
+
   [[nodiscard]] Result<void> Save() {
     const std::string text = measure::FormatRuns(rows_);
     // What is shown now is what a second run will show: the figures as the file has them.
@@ -353,6 +331,7 @@ class Collocation {
       row.figures = outcome->jobs[next++];
       row.gpu = outcome->gpu;
       row.why.clear();
+      row.on = here_;
       row.made_with = measure::MadeWith(JobOf(row), file_.run);
     }
     if (auto saved = Save(); !saved) return saved;
@@ -371,19 +350,11 @@ class Collocation {
     return Save();
   }
 
-  const RunRow* AloneRun(const std::string& job) const {
-    const measure::AloneOf copies = measure::CopiesAmong(file_.jobs);
-    for (const RunRow& row : rows_) {
-      if (!row.mode && row.state == RunState::kDone && row.job == copies.at(job)) return &row;
-    }
-    return nullptr;
-  }
-
   // What was measured becomes part of what advice is learned from.
   [[nodiscard]] Result<void> Remember(const std::string& name) {
     if (options_.history == "none") return {};
-    for (const measure::SetTogether& set :
-         measure::CompareRuns(rows_, measure::CopiesAmong(file_.jobs))) {
+    const measure::AloneOf copies = measure::CopiesAmong(file_.jobs);
+    for (const measure::SetTogether& set : measure::CompareRuns(rows_, copies)) {
       if (set.workload != name || !set.aggregate || set.jobs.size() < 2) continue;
       const auto now = std::chrono::floor<std::chrono::milliseconds>(
           std::chrono::system_clock::now().time_since_epoch());
@@ -394,8 +365,9 @@ class Collocation {
                                      .jobs = {}};
       for (const measure::JobTogether& job : set.jobs) {
         const CollocatedJob& known = *std::ranges::find(file_.jobs, job.job, &CollocatedJob::name);
+        const RunRow& alone = *measure::FindAlone(rows_, copies.at(job.job));
         measured.jobs.push_back({.name = job.job,
-                                 .profile = measure::ProfileFromRun(known, *AloneRun(job.job)),
+                                 .profile = measure::ProfileFromRun(known, alone),
                                  .speed = *job.speed});
       }
       const auto kept = Learn(measured);
@@ -415,30 +387,13 @@ class Collocation {
       return Fail(ErrorCode::kFailedPrecondition, "NVML says of no GPU that it was there");
     }
     for (const auto& job : measured.jobs) {
-      const workload::SoloProfile& known = job.profile;
-      if (known.utilisation || known.sm_activity || known.bandwidth || known.power_w ||
-          known.demand) {
-        continue;
-      }
+      if (!planner::EstimateDemand(job.profile, measured.gpu_power_w).is_guess) continue;
       return Fail(ErrorCode::kFailedPrecondition,
                   fmt::format("of {} neither utilisation nor power is known: say one in its "
                               "`profile`, where NVML does not",
                               job.name));
     }
     return AppendHistory(options_.history.empty() ? OwnHistory() : options_.history, measured);
-  }
-
-  // What `divvy advise` would say, had it seen the jobs alone.
-  std::optional<planner::AdviceRequest> Request() const {
-    if (file_.jobs.size() < 2) return {};
-    workload::JobsFile known = file_;
-    for (CollocatedJob& job : known.jobs) {
-      const RunRow* const alone = AloneRun(job.name);
-      if (alone == nullptr) return {};
-      job.profile = measure::ProfileFromRun(job, *alone);
-    }
-    // Without what was just measured together: that would be telling, not foretelling.
-    return RequestFor(known, planner::InterferenceModels::Shipped());
   }
 
   const CollocateOptions& options_;
@@ -448,6 +403,7 @@ class Collocation {
   std::string logs_;
   std::optional<HeldRuns> held_;
   std::vector<RunRow> rows_;
+  std::string here_;  // GPU and driver; empty when nobody tells.
   CollocateFindings findings_;
   std::string not_learned_;  // Why; said once.
 };

@@ -1,6 +1,7 @@
 #include "collocate_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -56,9 +57,30 @@ std::string Members(const SetTogether& set) {
   return text;
 }
 
-void AddWays(const std::vector<SetTogether>& sets, const std::string& members, Rows& table) {
+const planner::Advice* FindAdvice(const CollocateFindings& findings, const std::string& members) {
+  const auto of_them = [&](const SetAdvice& of) {
+    return fmt::format("{}", fmt::join(of.jobs, " + ")) == members;
+  };
+  const auto found = std::ranges::find_if(findings.advice, of_them);
+  return found == findings.advice.end() ? nullptr : &found->advice;
+}
+
+std::optional<double> Foretold(const planner::Advice* advice, workload::SharingMode mode) {
+  if (advice == nullptr || !advice->outlook(mode).impossible.empty()) return {};
+  return advice->outlook(mode).throughput;
+}
+
+std::string AdviceLines(const planner::Advice& advice) {
+  std::string text = fmt::format("  Advice from the runs alone: {}. {}\n",
+                                 NameOf(advice.recommended), advice.reason);
+  for (const std::string& note : advice.notes) text += fmt::format("    {}\n", note);
+  return text;
+}
+
+void AddWays(const CollocateFindings& findings, const std::string& members, Rows& table) {
+  const planner::Advice* const advice = FindAdvice(findings, members);
   bool first = true;
-  for (const SetTogether& set : sets) {
+  for (const SetTogether& set : findings.sets) {
     if (Members(set) != members) continue;
     std::vector<std::string> row;
     if (std::exchange(first, false)) {
@@ -79,16 +101,17 @@ void AddWays(const std::vector<SetTogether>& sets, const std::string& members, R
       row.push_back(Cell(job.speed));
     }
     row.insert(row.end(), {Cell(set.together_s, " s"), Saved(set), Cell(set.aggregate),
-                           PercentCell(set.gpu.busy), PercentCell(set.gpu.sm_active),
-                           Cell(set.gpu.power_w, " W"), Cell(set.gpu.energy_j(), " J")});
+                           Cell(Foretold(advice, set.mode)), PercentCell(set.gpu.busy),
+                           PercentCell(set.gpu.sm_active), Cell(set.gpu.power_w, " W"),
+                           Cell(set.gpu.energy_j(), " J")});
     table.push_back(row);
   }
 }
 
-std::string TogetherTables(const std::vector<SetTogether>& sets) {
+std::string TogetherTables(const CollocateFindings& findings) {
   std::string text;
   std::vector<std::string> seen;
-  for (const SetTogether& set : sets) {
+  for (const SetTogether& set : findings.sets) {
     const std::string members = Members(set);
     if (std::ranges::find(seen, members) != seen.end()) continue;
     seen.push_back(members);
@@ -97,15 +120,19 @@ std::string TogetherTables(const std::vector<SetTogether>& sets) {
       table[0].push_back(job.job);
       table[0].emplace_back("SPEED");
     }
-    table[0].insert(table[0].end(),
-                    {"ALL DONE", "SAVED", "WORK", "GPU BUSY", "SM ACTIVE", "POWER", "ENERGY"});
-    AddWays(sets, members, table);
-    text += members + "\n" + Table(table, 1) + "\n";
+    table[0].insert(table[0].end(), {"ALL DONE", "SAVED", "WORK", "FORETOLD", "GPU BUSY",
+                                     "SM ACTIVE", "POWER", "ENERGY"});
+    AddWays(findings, members, table);
+    text += members + "\n" + Table(table, 1);
+    if (const planner::Advice* advice = FindAdvice(findings, members)) text += AdviceLines(*advice);
+    text += "\n";
   }
   if (!text.empty()) {
     text +=
         "  Seconds are for what each job does alone; SPEED is over its speed alone, WORK their "
-        "sum.\n  SAVED is of the time that one after the other takes.\n";
+        "sum.\n  SAVED is of the time that one after the other takes, FORETOLD the work that "
+        "advice expected "
+        "from the runs alone.\n";
   }
   return text;
 }
@@ -166,15 +193,24 @@ Json SetJson(const SetTogether& set) {
           {"gpu", GpuJson(set.gpu)}};
 }
 
+Json AdviceJson(const SetAdvice& of) {
+  Json work = Json::object();
+  for (const planner::ModeOutlook& mode : of.advice.modes) {
+    work[std::string(NameOf(mode.mode))] = Rounded(Foretold(&of.advice, mode.mode));
+  }
+  return {{"jobs", of.jobs},
+          {"mode", NameOf(of.advice.recommended)},
+          {"reason", of.advice.reason},
+          {"work", std::move(work)},
+          {"notes", of.advice.notes}};
+}
+
 }  // namespace
 
 std::string DescribeFindings(const CollocateFindings& findings) {
-  std::string text =
-      AloneTable(findings.rows) + TogetherTables(findings.sets) + NotDone(findings.rows);
-  if (findings.advice) {
-    text += fmt::format("\nAdvice from the runs alone: {}. {}\n",
-                        NameOf(findings.advice->recommended), findings.advice->reason);
-    for (const std::string& note : findings.advice->notes) text += fmt::format("  {}\n", note);
+  std::string text = AloneTable(findings.rows) + TogetherTables(findings) + NotDone(findings.rows);
+  if (findings.sets.empty()) {
+    for (const SetAdvice& of : findings.advice) text += "\n" + AdviceLines(of.advice);
   }
   if (const SetTogether* best = BestMeasured(findings.sets)) {
     text += fmt::format("Most work measured: {} ({}), {} times one job at a time.\n",
@@ -190,8 +226,10 @@ Json FindingsJson(const CollocateFindings& findings) {
     if (!row.why.empty()) {
       not_done.push_back({{"workload", row.workload}, {"job", row.job}, {"why", row.why}});
     } else if (!row.mode && row.state == RunState::kDone) {
-      alone.push_back(
-          {{"job", row.job}, {"figures", JobJson(row.figures)}, {"gpu", GpuJson(row.gpu)}});
+      alone.push_back({{"job", row.job},
+                       {"on", row.on},
+                       {"figures", JobJson(row.figures)},
+                       {"gpu", GpuJson(row.gpu)}});
     }
   }
   Json sets = Json::array();
@@ -209,11 +247,8 @@ Json FindingsJson(const CollocateFindings& findings) {
   Json json = {{"jobs_file", findings.title}, {"gpu", findings.gpu},
                {"driver", findings.driver},   {"alone", std::move(alone)},
                {"together", std::move(sets)}, {"not_done", std::move(not_done)},
-               {"advice", nullptr},           {"timelines", std::move(timelines)}};
-  if (findings.advice) {
-    json["advice"] = {{"mode", NameOf(findings.advice->recommended)},
-                      {"reason", findings.advice->reason}};
-  }
+               {"advice", Json::array()},     {"timelines", std::move(timelines)}};
+  for (const SetAdvice& of : findings.advice) json["advice"].push_back(AdviceJson(of));
   return json;
 }
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "collocate_advice.h"
 #include "collocate_jobs.h"
 #include "measure/runs_file.h"
 #include "measure/together.h"
-#include "planner/advice.h"
 
 namespace divvy::app {
 
@@ -21,8 +21,7 @@ struct CollocateFindings {
   std::vector<measure::RunRow> rows;
   std::vector<measure::SetTogether> sets;
   std::map<std::string, std::vector<GpuMoment>> timelines;  // Of the workloads run just now.
-  // What the jobs' runs alone had led to expect of all of them together; needs two jobs.
-  std::optional<planner::Advice> advice;
+  std::vector<SetAdvice> advice;
 };
 
 // The study's table: each set of jobs alone, one after the other, and together in each way.

@@ -78,15 +78,16 @@ TEST(LineSplitterTest, ALineWithoutAnEndIsCut) {
 
 constexpr std::string_view kRuns =
     "workload,mode,job,share,state,seconds,steps_per_s,latency_ms,cpu_s,host_mib,measured_s,"
-    "gpu_busy,sm_active,gpu_mib,power_w,why,made_with\n"
-    "a alone,alone,a,,done,,10,,1,100,30,0.5,0.25,2048,200,,command=#1 limit=9s\n"
-    "b alone,alone,b,,done,40,,,1,100,40,0.9,0.8,4096,400,,\n"
-    "both,mps,a,,done,,8,,1,100,30,1,0.9,6144,500,,\n"
-    "both,mps,b,,done,50,,,1,100,30,1,0.9,6144,500,,\n"
-    "shares,mps-shares,a,40,,,,,,,,,,,,,\n"
-    "shares,mps-shares,b,60,,,,,,,,,,,,,\n"
-    "cut,mig,a,,skipped,,,,,,,,,,,\"none, as it is\",\n"
-    "cut,mig,b,,skipped,,,,,,,,,,,\"none, as it is\",\n";
+    "gpu_busy,sm_active,gpu_mib,power_w,why,made_with,on\n"
+    "a alone,alone,a,,done,,10,,1,100,30,0.5,0.25,2048,200,,command=#1 limit=9s,\"H200-141GB, "
+    "driver 580\"\n"
+    "b alone,alone,b,,done,40,,,1,100,40,0.9,0.8,4096,400,,,\n"
+    "both,mps,a,,done,,8,,1,100,30,1,0.9,6144,500,,,\n"
+    "both,mps,b,,done,50,,,1,100,30,1,0.9,6144,500,,,\n"
+    "shares,mps-shares,a,40,,,,,,,,,,,,,,\n"
+    "shares,mps-shares,b,60,,,,,,,,,,,,,,\n"
+    "cut,mig,a,,skipped,,,,,,,,,,,\"none, as it is\",,\n"
+    "cut,mig,b,,skipped,,,,,,,,,,,\"none, as it is\",,\n";
 
 TEST(RunsFileTest, IsReadAsItIsWritten) {
   const auto rows = ParseRuns(kRuns, "r.csv");
@@ -96,6 +97,7 @@ TEST(RunsFileTest, IsReadAsItIsWritten) {
   EXPECT_EQ(rows->at(6).why, "none, as it is");
   EXPECT_EQ(rows->at(0).gpu.energy_j(), 6000);
   EXPECT_EQ(rows->at(0).made_with, "command=#1 limit=9s");
+  EXPECT_EQ(rows->at(0).on, "H200-141GB, driver 580");
 }
 
 TEST(RunsFileTest, SaysWhatIsWrong) {

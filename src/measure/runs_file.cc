@@ -48,6 +48,7 @@ std::vector<std::string_view> Columns() {
   for (const GpuColumn& column : kGpuColumns) names.push_back(column.name);
   names.push_back("why");
   names.push_back("made_with");
+  names.push_back("on");
   return names;
 }
 
@@ -128,6 +129,7 @@ Result<std::vector<RunRow>> ParseRuns(std::string_view text, std::string_view fi
   const auto state = csv.Find("state");
   const auto why = csv.Find("why");
   const auto made_with = csv.Find("made_with");
+  const auto on = csv.Find("on");
   std::vector<RunRow> rows;
   Workloads workloads;
   while (csv.NextRow()) {
@@ -143,6 +145,7 @@ Result<std::vector<RunRow>> ParseRuns(std::string_view text, std::string_view fi
     }
     if (why) row.why = csv.Field(*why);
     if (made_with) row.made_with = csv.Field(*made_with);
+    if (on) row.on = csv.Field(*on);
     if (csv.ok()) workloads.Add(csv, row);
     rows.push_back(std::move(row));
   }
@@ -161,7 +164,8 @@ std::string FormatRuns(const std::vector<RunRow>& rows) {
                         kStates[static_cast<std::size_t>(row.state)]);
     for (const JobColumn& column : kJobColumns) text += number(row.figures.*column.field);
     for (const GpuColumn& column : kGpuColumns) text += number(row.gpu.*column.field);
-    text += fmt::format(",{},{}\n", CsvField(row.why), CsvField(row.made_with));
+    text +=
+        fmt::format(",{},{},{}\n", CsvField(row.why), CsvField(row.made_with), CsvField(row.on));
   }
   return text;
 }

@@ -139,7 +139,7 @@ std::vector<std::string> NotesOn(const AdviceRequest& request, const Advice& adv
       notes.push_back(
           fmt::format("{}: its memory is not known; that it fits is assumed", job.name));
     }
-    if (advice.demands[i].error > 0.3) {
+    if (advice.demands[i].is_guess) {
       notes.push_back(
           fmt::format("{}: nothing tells how much of the GPU it needs; give its "
                       "utilisation or, better, its power",

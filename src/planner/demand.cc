@@ -114,9 +114,13 @@ std::optional<double> GpuScalingShare(const SoloProfile& profile) {
 }
 
 Demand EstimateDemand(const SoloProfile& profile, std::optional<double> gpu_power_w) {
-  if (profile.demand) return {*profile.demand, kMeasuredError, "measured"};
+  if (profile.demand)
+    return {.share = *profile.demand, .error = kMeasuredError, .basis = "measured"};
   const auto sources = Sources(profile, gpu_power_w);
-  if (sources.empty()) return {kUnknown, kUnknownError, "nothing: a guess"};
+  if (sources.empty()) {
+    return {
+        .share = kUnknown, .error = kUnknownError, .basis = "nothing: a guess", .is_guess = true};
+  }
   Demand demand{.share = 0, .error = kUnknownError, .basis = {}};
   double weights = 0;
   for (const Source& source : sources) {

@@ -12,8 +12,9 @@ namespace divvy::planner {
 // 1: every part of the GPU it loses, it feels.
 struct Demand {
   double share = 0;
-  double error = 0;   // Standard error, on models that the estimate was not fitted on.
-  std::string basis;  // What it was taken from: "power, utilisation".
+  double error = 0;       // Standard error, on models that the estimate was not fitted on.
+  std::string basis;      // What it was taken from: "power, utilisation".
+  bool is_guess = false;  // From nothing.
 };
 
 // Estimates the demand from whatever `profile` knows, each source weighted by how well

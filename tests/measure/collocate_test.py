@@ -317,6 +317,37 @@ run: {{warmup: 0s, limit: 50s}}
         self.assertIn("not learned from: NVML says of no GPU", err)
         self.assertFalse(os.path.exists(history) and os.path.getsize(history))
 
+    def test_each_set_has_its_advice(self):
+        self.write("sets.csv", "workload,mode,job\ntrainer alone,alone,trainer\ncounter alone,alone,counter\n"
+                               "two,time-slicing,trainer\ntwo,time-slicing,trainer\nmixed,mps,trainer\nmixed,mps,counter\n")
+        jobs = self.write("jobs.yaml", JOBS)
+        out, _ = self.run_to_end(jobs, "--runs", self.path("sets.csv"), "--gpu", "0", "-o", "json")
+        found = {" + ".join(one["jobs"]): one for one in json.loads(out)["advice"]}
+        self.assertEqual(set(found), {"trainer + trainer", "trainer + counter"})
+        # Two that keep the GPU busy by themselves get less done together than one of them with one that does nothing.
+        self.assertLess(found["trainer + trainer"]["work"]["mps"], found["trainer + counter"]["work"]["mps"])
+        shown, _ = self.run_to_end(jobs, "--runs", self.path("sets.csv"))
+        self.assertEqual(shown.count("Advice from the runs alone"), 2, shown)
+        self.assertIn("FORETOLD", shown)
+
+    def test_runs_of_another_gpu_are_not_gone_on_with(self):
+        jobs = self.write("jobs.yaml", JOBS)
+        table = self.write("two.csv", "workload,mode,job\ncounter alone,alone,counter\n")
+        self.run_to_end(jobs, "--runs", table, "--gpu", "0")
+        self.assertRegex(self.rows("two.csv")[0]["on"], "^H200-141GB, driver [0-9.]+$")
+        with open(table) as file:
+            text = file.read()
+        self.write("two.csv", text.replace("H200-141GB, driver", "H100-80GB, driver"))
+        # To be looked at it may come from anywhere.
+        self.run_to_end(jobs, "--runs", table, "--gpu", "0")
+        with open(table, "a") as file:
+            file.write("trainer alone,alone,trainer" + "," * (text.splitlines()[0].count(",") - 2) + "\n")
+        _, err = self.run_to_end(jobs, "--runs", table, "--gpu", "0", status=1)
+        self.assertRegex(err, "workload 'counter alone' was run on H100-80GB, driver .*, and this is H200-141GB, driver")
+        self.assertEqual(self.rows("two.csv")[1]["state"], "")
+        self.run_to_end(jobs, "--runs", table, "--gpu", "0", "--restart")
+        self.assertEqual({row["on"].split(",")[0] for row in self.rows("two.csv")}, {"H200-141GB"})
+
     def test_advice_where_nothing_fits(self):
         jobs = self.write("jobs.yaml", JOBS.replace("{utilisation: 0.9}", "{utilisation: 0.9, memory: 150}"))
         advice = subprocess.run([DIVVY, "advise", jobs, "--history", "none"], check=True, capture_output=True, text=True).stdout

@@ -59,13 +59,18 @@ function together() {
     const key = set.jobs.map((j) => j.job).join(' + ');
     groups.set(key, [...(groups.get(key) || []), set]);
   }
-  return [...groups].map(([members, sets]) => section(members,
-      'Sum of the jobs’ speeds, each over its speed alone: the line at 1 is one job at a time.', workChart(sets) +
-      table(['How', ...sets[0].jobs.flatMap((j) => [j.job, 'speed']), 'all done', 'saved', 'SM active', 'energy'],
+  return [...groups].map(([members, sets]) => {
+    const advice = data.advice.find((a) => a.jobs.join(' + ') === members);
+    const said = advice ? ` Advice from the runs alone: ${advice.mode}. ${advice.reason}` : '';
+    return section(members,
+      'Sum of the jobs’ speeds, each over its speed alone: the line at 1 is one job at a time.' + said, workChart(sets) +
+      table(['How', ...sets[0].jobs.flatMap((j) => [j.job, 'speed']), 'all done', 'saved', 'work', 'foretold', 'SM active', 'energy'],
         sets.map((set) => [set.mode, ...set.jobs.flatMap((j) => [seconds(j.together_s), figure(j.speed)]),
           seconds(set.together_s),
-          set.together_s && set.one_by_one_s ? `${(100 * (set.together_s / set.one_by_one_s - 1)).toFixed(0)} %` : '–',
-          share(set.gpu.sm_active), set.gpu.energy_j === null ? '–' : `${figure(set.gpu.energy_j)} J`])))).join('');
+          set.together_s && set.one_by_one_s ? `${(100 * (1 - set.together_s / set.one_by_one_s)).toFixed(0)} %` : '–',
+          figure(set.work), advice ? figure(advice.work[set.mode]) : '–',
+          share(set.gpu.sm_active), set.gpu.energy_j === null ? '–' : `${figure(set.gpu.energy_j)} J`])));
+  }).join('');
 }
 
 function timeline(name, rows) {
@@ -109,8 +114,7 @@ function notDone() {
       table(['Workload', 'Why'], data.not_done.map((n) => [n.workload, n.why])));
 }
 
-document.getElementById('about').textContent = [data.gpu, data.driver && `driver ${data.driver}`,
-  data.advice && `advice from the runs alone: ${data.advice.mode}. ${data.advice.reason}`].filter(Boolean).join('; ');
+document.getElementById('about').textContent = [data.gpu, data.driver && `driver ${data.driver}`].filter(Boolean).join('; ');
 document.getElementById('page').innerHTML = together() + alone() +
     `<div class="grid">${Object.entries(data.timelines).filter(([, rows]) => rows.length > 0)
         .map(([name, rows]) => timeline(name, rows)).join('')}</div>` + notDone();

@@ -1,0 +1,67 @@
+#include "collocate_advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "advise_input.h"
+#include "measure/runs_plan.h"
+
+namespace divvy::app {
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names NamesOf(const measure::SetTogether& set) {
+  Names names;
+  for (const measure::JobTogether& job : set.jobs) names.push_back(job.job);
+  return names;
+}
+
+std::optional<planner::Advice> AdviseJobs(const workload::JobsFile& file,
+                                          const std::vector<measure::RunRow>& rows,
+                                          const Names& names) {
+  const measure::AloneOf copies = measure::CopiesAmong(file.jobs);
+  workload::JobsFile known = file;
+  known.jobs.clear();
+  std::map<std::string, int> times;
+  for (const std::string& name : names) {
+    const measure::RunRow* const alone = measure::FindAlone(rows, copies.at(name));
+    if (alone == nullptr) return {};
+    auto job = *std::ranges::find(file.jobs, name, &workload::CollocatedJob::name);
+    job.profile = measure::ProfileFromRun(job, *alone);
+    if (const int time = ++times[name]; time > 1) job.name += fmt::format(" ({})", time);
+    known.jobs.push_back(std::move(job));
+  }
+  // Without what was just measured together: that would be telling, not foretelling.
+  return Advise(RequestFor(std::move(known), planner::InterferenceModels::Shipped()));
+}
+
+}  // namespace
+
+std::vector<SetAdvice> AdviseSets(const workload::JobsFile& file,
+                                  const std::vector<measure::RunRow>& rows,
+                                  const std::vector<measure::SetTogether>& sets) {
+  std::vector<Names> wanted;
+  for (const measure::SetTogether& set : sets) {
+    Names names = NamesOf(set);
+    if (names.size() > 1 && std::ranges::find(wanted, names) == wanted.end()) {
+      wanted.push_back(std::move(names));
+    }
+  }
+  if (wanted.empty() && file.jobs.size() > 1) {
+    wanted.emplace_back();
+    for (const workload::CollocatedJob& job : file.jobs) wanted.back().push_back(job.name);
+  }
+  std::vector<SetAdvice> found;
+  for (Names& names : wanted) {
+    if (auto advice = AdviseJobs(file, rows, names)) {
+      found.push_back({std::move(names), *std::move(advice)});
+    }
+  }
+  return found;
+}
+
+}  // namespace divvy::app

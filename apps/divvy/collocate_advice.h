@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "measure/runs_file.h"
+#include "measure/together.h"
+#include "planner/advice.h"
+#include "workload/jobs_file.h"
+
+namespace divvy::app {
+
+// What `divvy advise` would have said of jobs, had it seen their runs alone.
+struct SetAdvice {
+  std::vector<std::string> jobs;  // Copies stand there again.
+  planner::Advice advice;
+};
+
+// One for each set of jobs that was run together, and for all jobs of the file where none was. None
+// of sets in which a job has no run alone.
+[[nodiscard]] std::vector<SetAdvice> AdviseSets(const workload::JobsFile& file,
+                                                const std::vector<measure::RunRow>& rows,
+                                                const std::vector<measure::SetTogether>& sets);
+
+}  // namespace divvy::app

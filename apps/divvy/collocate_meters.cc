@@ -1,0 +1,39 @@
+#include "collocate_meters.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "device/node.h"
+#include "run_gpu.h"
+
+namespace divvy::app {
+
+Meters FindMeters(const std::string& wanted, const std::string& nvml) {
+  Meters meters;
+  auto library = device::NvmlLibrary::Open(nvml);
+  if (!library) {
+    meters.why_none = library.error().message;
+    return meters;
+  }
+  meters.nvml = *std::move(library);
+  const auto choice = ChooseGpu(wanted, std::getenv("CUDA_VISIBLE_DEVICES"), nvml);
+  if (!choice || !choice->gpu || !choice->gpu->has_uuid()) {
+    meters.why_none = choice ? choice->why_none : choice.error().message;
+    return meters;
+  }
+  if (const auto node = device::ReadNode(*meters.nvml)) {
+    meters.driver = node->driver_version;
+    for (const device::GpuState& gpu : node->gpus) {
+      if (gpu.uuid == choice->gpu->id) meters.gpu = gpu.model.name;
+    }
+  }
+  auto watch = device::UsageWatch::Of(*meters.nvml, choice->gpu->id, "", {});
+  if (watch) {
+    meters.watch.emplace(*std::move(watch));
+  } else {
+    meters.why_none = watch.error().message;
+  }
+  return meters;
+}
+
+}  // namespace divvy::app

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "device/nvml_library.h"
+#include "device/usage.h"
+
+namespace divvy::app {
+
+// The GPU's meters, where NVML is.
+struct Meters {
+  std::unique_ptr<device::NvmlLibrary> nvml;
+  std::optional<device::UsageWatch> watch;
+  std::string gpu;
+  std::string driver;
+  std::string why_none;
+};
+
+// Of the GPU that `wanted`, the word of --gpu, means; `nvml` is the library to ask.
+[[nodiscard]] Meters FindMeters(const std::string& wanted, const std::string& nvml);
+
+}  // namespace divvy::app
