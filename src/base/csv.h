@@ -63,7 +63,7 @@ class CsvReader {
   int Integer(std::size_t column, IntRange range);
   double Real(std::size_t column, RealRange range);
   // What IsName allows.
-  std::string Name(std::size_t column, std::size_t longest = kLongestName);
+  std::string Name(std::size_t column, std::size_t longest = kMostNameBytes);
 
   // Nothing when there is no such column or the field is empty.
   std::optional<double> OptionalReal(std::optional<std::size_t> column, RealRange range);

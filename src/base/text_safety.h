@@ -18,12 +18,12 @@ struct UnsafeByte {
 // a tab that indents. Nothing when all is well.
 [[nodiscard]] std::optional<UnsafeByte> FindUnsafeByte(std::string_view text);
 
-inline constexpr std::size_t kLongestName = 200;
+inline constexpr std::size_t kMostNameBytes = 200;
 
 // True for what may name a model, a job or a config: 1 to `longest` bytes of UTF-8 without
 // control characters (those of C1 too, which some terminals obey), and without
 // spaces at either end.
-[[nodiscard]] bool IsName(std::string_view text, std::size_t longest = kLongestName);
+[[nodiscard]] bool IsName(std::string_view text, std::size_t longest = kMostNameBytes);
 
 // `text` in single quotes for an error message: control characters escaped, and
 // cut to about 40 characters.

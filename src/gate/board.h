@@ -18,7 +18,7 @@ namespace divvy::gate {
 
 inline constexpr int kSlots = 64;
 // To be raised with every change of what follows: jobs of two versions must not meet.
-inline constexpr std::uint32_t kBoardVersion = 2;
+inline constexpr std::uint32_t kBoardVersion = 3;
 
 // Levels are compared by the GPU as `level >= class of the kernel`. Everything passes at kOpen,
 // nothing at kClosed.
@@ -66,6 +66,14 @@ struct Slot {
   std::atomic<std::uint64_t> last_launch_ns;  // CLOCK_MONOTONIC
   std::atomic<std::uint64_t> closed_ns;       // how long it kept the gate closed in all
   std::atomic<std::uint64_t> memory_bytes;    // allocated now, by what the gate saw
+
+  // How far the work of a batch job has come, beside others: marks in its streams, which the GPU
+  // writes down as it passes them.
+  alignas(64) std::atomic<std::uint32_t> passed;
+  std::atomic<std::uint32_t> submitted;
+  // When another job first saw it without work, and how far behind it was then. Written by others.
+  std::atomic<std::uint64_t> dry_since_ns;  // 0: it has work
+  std::atomic<std::uint64_t> dry_lag_ns;
 
   alignas(64) std::atomic<std::uint64_t> requests;  // of a latency job
   std::atomic<std::uint64_t> late;                  // requests above the SLO

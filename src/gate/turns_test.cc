@@ -40,7 +40,7 @@ class Machine {
       own.last_launch_ns.store(now_);  // It would, but waits.
       return false;
     }
-    if (now_ > own.last_launch_ns.load() + kIdleAfterNs) CatchUp(*board_, slot, now_);
+    ComeBack(*board_, slot, now_);
     own.virtual_ns.fetch_add(VirtualNs(ns, own.job.weight));
     own.last_launch_ns.store(now_);
     done_[static_cast<std::size_t>(slot)] += ns;
@@ -135,16 +135,106 @@ TEST(TurnsTest, OneBackFromIdlingDoesNotHoldTheGpuUntilItCaughtUp) {
   EXPECT_LT(ratio, 1.25);
 }
 
-TEST(TurnsTest, CatchingUpNeverTakesAway) {
-  Machine machine({100, 100});
-  ASSERT_TRUE(machine.TryLaunch(1, kMs));
-  machine.board().slots[0].virtual_ns.store(50 * kMs);
-  machine.board().slots[0].last_launch_ns.store(machine.now());
-  machine.board().slots[1].virtual_ns.store(60 * kMs);
-  CatchUp(machine.board(), 1, machine.now());
-  EXPECT_EQ(machine.board().slots[1].virtual_ns.load(), 60 * kMs) << "who was ahead stays ahead";
-  CatchUp(machine.board(), 0, machine.now());
-  EXPECT_EQ(machine.board().slots[0].virtual_ns.load(), 60 * kMs);
+// Two jobs that mark their work, both at it.
+class MarkedTurnsTest : public ::testing::Test {
+ protected:
+  MarkedTurnsTest() : board_(std::make_unique<Board>()) {
+    for (Slot* slot : {&heavy_, &light_}) {
+      slot->job.job_class = JobClass::kBatch;
+      slot->live.store(1);
+      slot->mode.store(static_cast<std::uint32_t>(GateMode::kDevice));
+      Launch(*slot);
+    }
+    board_->batch_jobs.store(2);
+  }
+
+  void Launch(Slot& slot) {
+    slot.submitted.fetch_add(1);
+    slot.last_launch_ns.store(now_);
+  }
+  static void RunDry(Slot& slot) { slot.passed.store(slot.submitted.load()); }
+  bool HeavyLeadsTooFar() { return LeadsTooFar(*board_, 0, now_); }
+
+  std::unique_ptr<Board> board_;
+  Slot& heavy_ = board_->slots[0];
+  Slot& light_ = board_->slots[1];
+  std::uint64_t now_ = 1'000 * kMs;
+};
+
+TEST_F(MarkedTurnsTest, OnlyWhoHasWorkHoldsOthersBack) {
+  heavy_.virtual_ns.store(kMayLeadNs + 1);
+  EXPECT_TRUE(HeavyLeadsTooFar());
+  RunDry(light_);
+  EXPECT_TRUE(HeavyLeadsTooFar()) << "between two steps";
+  now_ += kDryAfterNs;
+  EXPECT_FALSE(HeavyLeadsTooFar());
+  Launch(light_);
+  EXPECT_TRUE(HeavyLeadsTooFar());
+  now_ += kIdleAfterNs + 1;
+  EXPECT_TRUE(HeavyLeadsTooFar())
+      << "it waits for its work for long, and launches nothing meanwhile";
+  now_ += kStuckAfterNs;
+  EXPECT_FALSE(HeavyLeadsTooFar()) << "its last mark was passed by an earlier one";
+}
+
+TEST_F(MarkedTurnsTest, TimeWithoutWorkIsNoClaim) {
+  heavy_.virtual_ns.store(15 * kMs);
+  RunDry(light_);
+  ASSERT_FALSE(HeavyLeadsTooFar());
+  heavy_.virtual_ns.store(1'015 * kMs);
+  now_ += 1'000 * kMs;
+  Launch(heavy_);
+  ASSERT_FALSE(HeavyLeadsTooFar());
+  Launch(light_);
+  ComeBack(*board_, 1, now_);
+  EXPECT_EQ(light_.virtual_ns.load(), 1'000 * kMs) << "as far behind as when its work ran dry";
+  ComeBack(*board_, 1, now_);
+  EXPECT_EQ(light_.virtual_ns.load(), 1'000 * kMs) << "who was at work all the time stays";
+}
+
+TEST_F(MarkedTurnsTest, WhoWasAheadStaysAhead) {
+  heavy_.virtual_ns.store(50 * kMs);
+  light_.virtual_ns.store(60 * kMs);
+  RunDry(light_);
+  ASSERT_FALSE(HeavyLeadsTooFar());
+  ComeBack(*board_, 1, now_);
+  EXPECT_EQ(light_.virtual_ns.load(), 60 * kMs);
+}
+
+// One that launched far ahead while another had no work for a moment has not had the GPU yet.
+TEST_F(MarkedTurnsTest, AMomentWithoutWorkCostsNoClaim) {
+  heavy_.virtual_ns.store(15 * kMs);
+  RunDry(light_);
+  ASSERT_FALSE(HeavyLeadsTooFar());
+  now_ += kMs;
+  heavy_.virtual_ns.store(65 * kMs);
+  Launch(light_);
+  ComeBack(*board_, 1, now_);
+  EXPECT_EQ(light_.virtual_ns.load(), kMs);
+}
+
+// A job of 1 ms of GPU time in every 4, beside one that takes what there is.
+TEST_F(MarkedTurnsTest, AJobThatItsCpuSlowsSlowsNobody) {
+  int waits = 0;
+  for (int ms = 0; ms < 4'000; ++ms) {
+    now_ += kMs;
+    if (ms % 4 == 0) {
+      Launch(light_);
+      ComeBack(*board_, 1, now_);
+      light_.virtual_ns.fetch_add(kMs);
+      EXPECT_FALSE(LeadsTooFar(*board_, 1, now_));
+    } else if (ms % 4 == 1) {
+      RunDry(light_);
+    }
+    Launch(heavy_);
+    ComeBack(*board_, 0, now_);
+    if (HeavyLeadsTooFar()) {
+      ++waits;
+    } else {
+      heavy_.virtual_ns.fetch_add(kMs);
+    }
+  }
+  EXPECT_EQ(waits, 0);
 }
 
 TEST(TurnsTest, NobodyLeadsByMoreThanItMay) {

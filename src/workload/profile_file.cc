@@ -68,7 +68,7 @@ using Drafts = std::map<std::pair<std::string, std::string>, Draft>;  // By mode
 
 // A field that may be empty or missing, else a name.
 std::string OptionalName(CsvReader& csv, std::optional<std::size_t> column,
-                         std::size_t longest = kLongestName) {
+                         std::size_t longest = kMostNameBytes) {
   return column && !csv.Field(*column).empty() ? csv.Name(*column, longest) : std::string();
 }
 

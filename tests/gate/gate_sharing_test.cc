@@ -46,6 +46,13 @@ class GateSharingTest : public GateTest {
     return trainer_->launches.load() - before;
   }
 
+  const gate::Slot* BatchSlotOf(std::uint32_t weight) {
+    for (const gate::Slot& slot : OpenBoard()->slots) {
+      if (slot.live.load() != 0 && slot.job.weight == weight) return &slot;
+    }
+    return nullptr;
+  }
+
   gate::Slot* gate_ = nullptr;
   gate::Slot* trainer_ = nullptr;
 };
@@ -150,14 +157,8 @@ TEST_F(GateSharingTest, BatchJobsShareByWeight) {
   auto light = Start(As::kBatch, small, {{"DIVVY_WEIGHT", "100"}});
   ASSERT_TRUE(heavy->AwaitOutput("READY"));
   ASSERT_TRUE(light->AwaitOutput("READY"));
-  const auto of_weight = [&](std::uint32_t weight) -> const gate::Slot* {
-    for (const gate::Slot& slot : OpenBoard()->slots) {
-      if (slot.live.load() != 0 && slot.job.weight == weight) return &slot;
-    }
-    return nullptr;
-  };
-  const gate::Slot* const heavy_slot = of_weight(200);
-  const gate::Slot* const light_slot = of_weight(100);
+  const gate::Slot* const heavy_slot = BatchSlotOf(200);
+  const gate::Slot* const light_slot = BatchSlotOf(100);
   ASSERT_TRUE(heavy_slot != nullptr && light_slot != nullptr);
   const auto both = [&] { return heavy_slot->launches.load() + light_slot->launches.load(); };
   const std::uint64_t heavy_before = heavy_slot->launches.load();
@@ -170,6 +171,30 @@ TEST_F(GateSharingTest, BatchJobsShareByWeight) {
   EXPECT_LT(ratio, 2.7);
   Stop(*light);
   Stop(*heavy);
+}
+
+TEST_F(GateSharingTest, AJobThatThinksHoldsNobodyBack) {
+  // One uses the GPU for a tenth of the time and fits beside the other: turns by GPU time alone
+  // would slow the other down to that.
+  auto busy = Start(As::kBatch,
+                    {"train", "--kernels", "10", "--us", "1000", "--blocks", "8", "--secs", "60"},
+                    {{"DIVVY_WEIGHT", "101"}});
+  auto thinker = Start(As::kBatch, {"train", "--kernels", "1", "--us", "1000", "--blocks", "8",
+                                    "--think-us", "9000", "--secs", "60"});
+  ASSERT_TRUE(busy->AwaitOutput("READY"));
+  ASSERT_TRUE(thinker->AwaitOutput("READY"));
+  const gate::Slot* const busy_slot = BatchSlotOf(101);
+  const gate::Slot* const thinking_slot = BatchSlotOf(100);
+  ASSERT_TRUE(busy_slot != nullptr && thinking_slot != nullptr);
+  const std::uint64_t busy_before = busy_slot->launches.load();
+  const std::uint64_t thinking_before = thinking_slot->launches.load();
+  ASSERT_TRUE(Await([&] { return thinking_slot->launches.load() > thinking_before + 100; }));
+  const double ratio = static_cast<double>(busy_slot->launches.load() - busy_before) /
+                       static_cast<double>(thinking_slot->launches.load() - thinking_before);
+  std::printf("%.1f kernels of the busy job for one of the thinker's\n", ratio);
+  EXPECT_GT(ratio, 4);
+  Stop(*thinker);
+  Stop(*busy);
 }
 
 TEST_F(GateSharingTest, MarkedRequestsAreTimedFromTheirArrival) {

@@ -334,7 +334,7 @@ run: {{warmup: 0s, limit: 50s}}
         jobs = self.write("jobs.yaml", JOBS)
         table = self.write("two.csv", "workload,mode,job\ncounter alone,alone,counter\n")
         self.run_to_end(jobs, "--runs", table, "--gpu", "0")
-        self.assertRegex(self.rows("two.csv")[0]["on"], "^H200-141GB, driver [0-9.]+$")
+        self.assertRegex(self.rows("two.csv")[0]["on"], r"^H200-141GB, driver \S+$")
         with open(table) as file:
             text = file.read()
         self.write("two.csv", text.replace("H200-141GB, driver", "H100-80GB, driver"))
@@ -342,7 +342,7 @@ run: {{warmup: 0s, limit: 50s}}
         self.run_to_end(jobs, "--runs", table, "--gpu", "0")
         with open(table, "a") as file:
             file.write("trainer alone,alone,trainer" + "," * (text.splitlines()[0].count(",") - 2) + "\n")
-        _, err = self.run_to_end(jobs, "--runs", table, "--gpu", "0", status=1)
+        _, err = self.run_to_end(jobs, "--runs", table, "--gpu", "0", status=2)
         self.assertRegex(err, "workload 'counter alone' was run on H100-80GB, driver .*, and this is H200-141GB, driver")
         self.assertEqual(self.rows("two.csv")[1]["state"], "")
         self.run_to_end(jobs, "--runs", table, "--gpu", "0", "--restart")

@@ -90,12 +90,25 @@ void PutMarker(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::ui
   if (put) gpu.slot->markers.fetch_add(1, std::memory_order_relaxed);
 }
 
-void TakeTurns(GpuState& gpu) {
+// Behind what was launched so far, for other batch jobs to see when the GPU is done with it.
+void MarkProgress(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
+  if (gpu.board->batch_jobs.load(std::memory_order_relaxed) < 2 ||
+      gpu.mode.load(std::memory_order_relaxed) != GateMode::kDevice)
+    return;
+  Slot& slot = *gpu.slot;
+  const auto offset = static_cast<std::uint64_t>(reinterpret_cast<const char*>(&slot.passed) -
+                                                 reinterpret_cast<const char*>(gpu.board));
+  const std::uint32_t mark = slot.submitted.load(std::memory_order_relaxed) + 1;
+  if (driver.cuStreamWriteValue32_v2(stream, gpu.board_on_gpu + offset, mark, 0) == cuda::kSuccess)
+    slot.submitted.store(mark, std::memory_order_relaxed);
+}
+
+void TakeTurns(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
   const std::uint64_t ns = gpu.account_ns.exchange(0, std::memory_order_relaxed);
   Slot& slot = *gpu.slot;
   std::uint64_t now = NowNs();
-  if (now > slot.last_launch_ns.load(std::memory_order_relaxed) + kIdleAfterNs)
-    CatchUp(*gpu.board, gpu.slot_index, now);
+  MarkProgress(driver, gpu, stream);
+  ComeBack(*gpu.board, gpu.slot_index, now);
   slot.gpu_ns.fetch_add(ns, std::memory_order_relaxed);
   slot.virtual_ns.fetch_add(VirtualNs(ns, slot.job.weight), std::memory_order_relaxed);
   slot.last_launch_ns.store(now, std::memory_order_relaxed);
@@ -136,7 +149,7 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
   const std::uint32_t ns = ChargedNs(*cost);
   if (gpu.account_ns.fetch_add(ns, std::memory_order_relaxed) + ns >= kAccountNs &&
       cost->exempt.load() == 0)
-    TakeTurns(gpu);
+    TakeTurns(driver, gpu, stream);
   if (gpu.mode.load(std::memory_order_relaxed) != GateMode::kPass &&
       gpu.board->latency_jobs.load(std::memory_order_relaxed) != 0) {
     const Marking marking =
