@@ -131,7 +131,9 @@ class Collocation {
     Meters meters = FindMeters(options_.gpu, nvml_);
     findings_.gpu = meters.gpu.empty() ? file_.gpu : meters.gpu;
     findings_.driver = meters.driver;
-    if (!meters.driver.empty()) here_ = fmt::format("{}, driver {}", meters.gpu, meters.driver);
+    if (!meters.uuid.empty()) {
+      here_ = fmt::format("{} {}, driver {}", meters.gpu, meters.uuid, meters.driver);
+    }
     const std::vector<std::string> open = OpenWorkloads();
     if (!open.empty()) {
       if (auto same = CheckSamePlace(); !same) return same;
@@ -249,7 +251,8 @@ class Collocation {
                             changes, Quoted(row.job)));
   }
 
-  // Nor do those of another GPU. One that is not known now, or was not then, may be the same.
+  // Nor do those of another GPU, be it of the same kind: what feeds it is another machine then. One
+  // that is not known now, or was not then, may be the same.
   [[nodiscard]] Result<void> CheckSamePlace() const {
     for (const RunRow& row : rows_) {
       if (row.on.empty() || here_.empty() || row.on == here_) continue;

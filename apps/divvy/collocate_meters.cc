@@ -24,7 +24,9 @@ Meters FindMeters(const std::string& wanted, const std::string& nvml) {
   if (const auto node = device::ReadNode(*meters.nvml)) {
     meters.driver = node->driver_version;
     for (const device::GpuState& gpu : node->gpus) {
-      if (gpu.uuid == choice->gpu->id) meters.gpu = gpu.model.name;
+      if (gpu.uuid != choice->gpu->id) continue;
+      meters.gpu = gpu.model.name;
+      meters.uuid = gpu.uuid;
     }
   }
   auto watch = device::UsageWatch::Of(*meters.nvml, choice->gpu->id, "", {});

@@ -13,8 +13,9 @@ namespace divvy::app {
 struct Meters {
   std::unique_ptr<device::NvmlLibrary> nvml;
   std::optional<device::UsageWatch> watch;
-  std::string gpu;
-  std::string driver;
+  std::string gpu;     // Its kind,
+  std::string uuid;    // and which one.
+  std::string driver;  // Empty: nobody told.
   std::string why_none;
 };
 

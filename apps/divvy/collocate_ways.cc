@@ -196,8 +196,15 @@ Result<PreparedWay> PrepareWay(const std::vector<measure::RunRow>& rows,
     job->environment[kRunVariable] = MarkOfRun(run_id);
     way.jobs.push_back(*std::move(job));
   }
+  const SharingMode mode = rows.front().mode.value_or(SharingMode::kOneByOne);
+  if (mode == SharingMode::kMps || mode == SharingMode::kMpsShares || mode == SharingMode::kGate) {
+    // Clients of the last workload were ended in the middle of their work, which MPS' makers call
+    // unsafe. Jobs that joined its daemon within the second were once refused the GPU.
+    const auto choice = ChooseGpu(gpu.wanted, std::getenv("CUDA_VISIBLE_DEVICES"), gpu.nvml);
+    if (choice && choice->gpu) AwaitEndOfDaemon(*choice->gpu);
+  }
   Result<void> done;
-  switch (rows.front().mode.value_or(SharingMode::kOneByOne)) {
+  switch (mode) {
     case SharingMode::kOneByOne:  // Alone.
     case SharingMode::kTimeSlicing:
       done = TakeTurns(gpu, way);

@@ -43,10 +43,16 @@ std::string FileName(std::string id) {
   return id;
 }
 
-Result<MpsHome> MakeHome(const JobGpu& gpu) {
+Result<MpsHome> HomeOf(const JobGpu& gpu) {
   auto base = MakeBase();
   if (!base) return Fail(base.error());
-  MpsHome home(fmt::format("{}/mps-{}", *base, FileName(gpu.id)));
+  return MpsHome(fmt::format("{}/mps-{}", *base, FileName(gpu.id)));
+}
+
+Result<MpsHome> MakeHome(const JobGpu& gpu) {
+  auto made_home = HomeOf(gpu);
+  if (!made_home) return made_home;
+  MpsHome& home = *made_home;
   if (!device::FitsSocketNames(home.pipe)) {
     return Unavailable(
         fmt::format("{} is too long a path for the sockets of a daemon; set XDG_RUNTIME_DIR to a "
@@ -54,7 +60,7 @@ Result<MpsHome> MakeHome(const JobGpu& gpu) {
                     home.pipe));
   }
   if (auto made = MakePrivate(home.dir); !made) return Fail(made.error());
-  return home;
+  return made_home;
 }
 
 // The keeper inherits the lock that says that there is one: from the moment it is taken
@@ -100,7 +106,25 @@ bool StartKeeper(const MpsHome& home, const JobGpu& gpu, const std::string& prog
   _exit(127);
 }
 
+bool IsUsed(const MpsHome& home) {
+  const int fd = open(home.users.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool used = flock(fd, LOCK_EX | LOCK_NB) != 0;
+  close(fd);
+  return used;
+}
+
 }  // namespace
+
+void AwaitEndOfDaemon(const JobGpu& gpu) {
+  const auto home = HomeOf(gpu);
+  const Clock::time_point end = Clock::now() + std::chrono::seconds(5);
+  std::error_code error;
+  while (home && std::filesystem::exists(home->dir, error) && Clock::now() < end) {
+    if (IsUsed(*home)) return;
+    GiveItTime();
+  }
+}
 
 MpsUse::MpsUse(MpsHome home, const JobGpu& gpu, std::string program, HeldFile users)
     : home_(std::move(home)), gpu_(gpu), program_(std::move(program)), users_(std::move(users)) {}

@@ -9,6 +9,10 @@
 
 namespace divvy::app {
 
+// Waits, for some seconds at most, until the daemon that was last used for `gpu` has ended. One
+// that others use is not waited for.
+void AwaitEndOfDaemon(const JobGpu& gpu);
+
 // A share in the MPS daemon of a GPU, which is ended by its keeper, a process of its own,
 // when nobody has one any more.
 class MpsUse {

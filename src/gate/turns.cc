@@ -16,9 +16,10 @@ bool IsDry(const Slot& slot, std::uint64_t now_ns) {
   const std::uint64_t last = slot.last_launch_ns.load(std::memory_order_relaxed);
   if (last == 0) return true;
   if (!MarksItsWork(slot)) return now_ns >= last + kIdleAfterNs;
-  return slot.passed.load(std::memory_order_relaxed) ==
-             slot.submitted.load(std::memory_order_relaxed) ||
-         now_ns >= last + kStuckAfterNs;
+  // A queue of less than two marks is one that the CPU does not keep filled.
+  const auto queued = static_cast<std::int32_t>(slot.submitted.load(std::memory_order_relaxed) -
+                                                slot.passed.load(std::memory_order_relaxed));
+  return queued < 2 || now_ns >= last + kStuckAfterNs;
 }
 
 bool HasWork(const Slot& slot, std::uint64_t now_ns) {

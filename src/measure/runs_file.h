@@ -50,7 +50,7 @@ struct RunRow {
   GpuFigures gpu = {};  // The same in all rows of a workload.
   std::string why = {};
   std::string made_with = {};  // Of a run that is done: see MadeWith in runs_plan.h.
-  std::string on = {};         // Likewise: which GPU and driver, "H200-141GB, driver 580.159.04".
+  std::string on = {};         // Likewise: which GPU and driver, "H200-141GB GPU-5a.., driver 580".
 };
 
 // Reads a runs file. Required are workload, mode and job; any bytes give a value or

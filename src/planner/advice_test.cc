@@ -60,6 +60,20 @@ TEST(AdviceTest, SmallJobsGoUnderMpsAndDoTheWorkOfSeveral) {
   EXPECT_GT(mps.throughput, advice.outlook(SharingMode::kTimeSlicing).throughput);
 }
 
+// However many: the GPU works on one while it does not on another.
+TEST(AdviceTest, ManyJobsThatFillTheGpuDoHardlyLessThanOne) {
+  std::vector<CollocatedJob> jobs;
+  for (int i = 0; i < 7; ++i) {
+    jobs.push_back(JobOf(std::string(1, static_cast<char>('a' + i)), 2, 1));
+    if (jobs.size() < 2) continue;
+    const Advice advice = Advise(RequestFor(jobs));
+    EXPECT_GT(advice.outlook(SharingMode::kTimeSlicing).throughput, 0.6) << jobs.size();
+    EXPECT_GE(advice.outlook(SharingMode::kMps).throughput,
+              advice.outlook(SharingMode::kTimeSlicing).throughput)
+        << jobs.size();
+  }
+}
+
 TEST(AdviceTest, LargeJobsRunOneAfterTheOther) {
   const Advice advice = Advise(RequestFor({JobOf("a", 10, 1), JobOf("b", 10, 1)}));
   EXPECT_EQ(advice.recommended, SharingMode::kOneByOne);

@@ -334,19 +334,19 @@ run: {{warmup: 0s, limit: 50s}}
         jobs = self.write("jobs.yaml", JOBS)
         table = self.write("two.csv", "workload,mode,job\ncounter alone,alone,counter\n")
         self.run_to_end(jobs, "--runs", table, "--gpu", "0")
-        self.assertRegex(self.rows("two.csv")[0]["on"], r"^H200-141GB, driver \S+$")
+        self.assertRegex(self.rows("two.csv")[0]["on"], r"^H200-141GB GPU-d1777051-\S+, driver \S+$")
         with open(table) as file:
             text = file.read()
-        self.write("two.csv", text.replace("H200-141GB, driver", "H100-80GB, driver"))
+        self.write("two.csv", text.replace("H200-141GB GPU-d1", "H200-141GB GPU-d2"))
         # To be looked at it may come from anywhere.
         self.run_to_end(jobs, "--runs", table, "--gpu", "0")
         with open(table, "a") as file:
             file.write("trainer alone,alone,trainer" + "," * (text.splitlines()[0].count(",") - 2) + "\n")
         _, err = self.run_to_end(jobs, "--runs", table, "--gpu", "0", status=2)
-        self.assertRegex(err, "workload 'counter alone' was run on H100-80GB, driver .*, and this is H200-141GB, driver")
+        self.assertRegex(err, "workload 'counter alone' was run on H200-141GB GPU-d2.*, and this is H200-141GB GPU-d1")
         self.assertEqual(self.rows("two.csv")[1]["state"], "")
         self.run_to_end(jobs, "--runs", table, "--gpu", "0", "--restart")
-        self.assertEqual({row["on"].split(",")[0] for row in self.rows("two.csv")}, {"H200-141GB"})
+        self.assertEqual({row["on"][:17] for row in self.rows("two.csv")}, {"H200-141GB GPU-d1"})
 
     def test_advice_where_nothing_fits(self):
         jobs = self.write("jobs.yaml", JOBS.replace("{utilisation: 0.9}", "{utilisation: 0.9, memory: 150}"))

@@ -12,7 +12,7 @@ namespace divvy::gate {
 namespace {
 
 constexpr std::uint64_t kAccountNs =
-    1'000'000;  // GPU time after which a batch job looks at the others' turns
+    500'000;  // GPU time after which a batch job looks at the others' turns
 constexpr long kTurnPauseNs = 200'000;
 constexpr int kTurnPauses = 100;
 constexpr std::uint32_t kRefusals = 3;  // in a row: the driver will not have it
