@@ -154,6 +154,9 @@ class Collocation {
     findings_.title = NameOfInput(options_.jobs);
     findings_.rows = rows_;
     findings_.sets = measure::CompareRuns(rows_, measure::CopiesAmong(file_.jobs));
+    for (const RunRow& row : rows_) {
+      if (!row.on.empty()) findings_.on.insert(row.on);
+    }
     findings_.advice = AdviseSets(file_, rows_, findings_.sets);
     return findings_;
   }
@@ -390,11 +393,16 @@ class Collocation {
       return Fail(ErrorCode::kFailedPrecondition, "NVML says of no GPU that it was there");
     }
     for (const auto& job : measured.jobs) {
-      if (!planner::EstimateDemand(job.profile, measured.gpu_power_w).is_guess) continue;
+      // By what the history keeps of it.
+      workload::SoloProfile kept = job.profile;
+      kept.family.clear();
+      kept.speeds.clear();
+      kept.elsewhere.reset();
+      if (!planner::EstimateDemand(kept, measured.gpu_power_w).is_guess) continue;
       return Fail(ErrorCode::kFailedPrecondition,
-                  fmt::format("of {} neither utilisation nor power is known: say one in its "
-                              "`profile`, where NVML does not",
-                              job.name));
+                  fmt::format("of {} neither utilisation nor, with the GPU's limit (`gpu: power`), "
+                              "power is known: say them in {}, where NVML does not",
+                              job.name, NameOfInput(options_.jobs)));
     }
     return AppendHistory(options_.history.empty() ? OwnHistory() : options_.history, measured);
   }
@@ -450,7 +458,7 @@ what they print how far they are (docs/formats/jobs.md).
 What is to be run, and what was found, stands in a CSV file (JOBS.runs.csv). Rows of one
 workload run together; rows with a state are done. So a run that was broken off goes on
 where it was, and a table of one's own, say of pairs and triples, is run as it is written.
-A jobs file that was changed since is refused; --restart runs all anew.
+A jobs file that was changed since, or another GPU, is refused; --restart runs all anew.
 
 Examples:
   divvy collocate jobs.yaml

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "device/node.h"
 #include "device/nvml_library.h"
 #include "device/usage.h"
 
@@ -18,6 +19,9 @@ struct Meters {
   std::string driver;  // Empty: nobody told.
   std::string why_none;
 };
+
+// Whether `wanted`, the word of --gpu, or else CUDA_VISIBLE_DEVICES means this one, cut or not.
+[[nodiscard]] bool IsWanted(const device::GpuState& gpu, const std::string& wanted);
 
 // Of the GPU that `wanted`, the word of --gpu, means; `nvml` is the library to ask.
 [[nodiscard]] Meters FindMeters(const std::string& wanted, const std::string& nvml);

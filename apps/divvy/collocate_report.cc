@@ -65,9 +65,18 @@ const planner::Advice* FindAdvice(const CollocateFindings& findings, const std::
   return found == findings.advice.end() ? nullptr : &found->advice;
 }
 
+std::optional<double> Work(const planner::ModeOutlook& outlook) {
+  if (!outlook.impossible.empty()) return {};
+  return outlook.throughput;
+}
+
+// Nothing of shares and cuts: advice has its own, and not those that were run.
 std::optional<double> Foretold(const planner::Advice* advice, workload::SharingMode mode) {
-  if (advice == nullptr || !advice->outlook(mode).impossible.empty()) return {};
-  return advice->outlook(mode).throughput;
+  if (advice == nullptr || mode == workload::SharingMode::kMpsShares ||
+      mode == workload::SharingMode::kMig) {
+    return {};
+  }
+  return Work(advice->outlook(mode));
 }
 
 std::string AdviceLines(const planner::Advice& advice) {
@@ -172,7 +181,7 @@ Json JobJson(const measure::JobFigures& job) {
           {"host_mib", Rounded(job.host_mib)}};
 }
 
-Json SetJson(const SetTogether& set) {
+Json SetJson(const SetTogether& set, const planner::Advice* advice) {
   Json jobs = Json::array();
   for (const JobTogether& job : set.jobs) {
     jobs.push_back({{"job", job.job},
@@ -190,13 +199,14 @@ Json SetJson(const SetTogether& set) {
           {"one_by_one_s", Rounded(set.one_by_one_s)},
           {"together_s", Rounded(set.together_s)},
           {"work", Rounded(set.aggregate)},
+          {"foretold", Rounded(Foretold(advice, set.mode))},
           {"gpu", GpuJson(set.gpu)}};
 }
 
 Json AdviceJson(const SetAdvice& of) {
   Json work = Json::object();
   for (const planner::ModeOutlook& mode : of.advice.modes) {
-    work[std::string(NameOf(mode.mode))] = Rounded(Foretold(&of.advice, mode.mode));
+    work[std::string(NameOf(mode.mode))] = Rounded(Work(mode));
   }
   return {{"jobs", of.jobs},
           {"mode", NameOf(of.advice.recommended)},
@@ -209,8 +219,11 @@ Json AdviceJson(const SetAdvice& of) {
 
 std::string DescribeFindings(const CollocateFindings& findings) {
   std::string text = AloneTable(findings.rows) + TogetherTables(findings) + NotDone(findings.rows);
-  if (findings.sets.empty()) {
-    for (const SetAdvice& of : findings.advice) text += "\n" + AdviceLines(of.advice);
+  for (const SetAdvice& of : findings.advice) {
+    const auto shown = [&](const SetTogether& set) {
+      return FindAdvice(findings, Members(set)) == &of.advice;
+    };
+    if (std::ranges::none_of(findings.sets, shown)) text += "\n" + AdviceLines(of.advice);
   }
   if (const SetTogether* best = BestMeasured(findings.sets)) {
     text += fmt::format("Most work measured: {} ({}), {} times one job at a time.\n",
@@ -233,7 +246,9 @@ Json FindingsJson(const CollocateFindings& findings) {
     }
   }
   Json sets = Json::array();
-  for (const SetTogether& set : findings.sets) sets.push_back(SetJson(set));
+  for (const SetTogether& set : findings.sets) {
+    sets.push_back(SetJson(set, FindAdvice(findings, Members(set))));
+  }
   Json timelines = Json::object();
   for (const auto& [workload, moments] : findings.timelines) {
     Json points = Json::array();
@@ -244,10 +259,11 @@ Json FindingsJson(const CollocateFindings& findings) {
     }
     timelines[workload] = std::move(points);
   }
-  Json json = {{"jobs_file", findings.title}, {"gpu", findings.gpu},
-               {"driver", findings.driver},   {"alone", std::move(alone)},
-               {"together", std::move(sets)}, {"not_done", std::move(not_done)},
-               {"advice", Json::array()},     {"timelines", std::move(timelines)}};
+  Json json = {{"jobs_file", findings.title},      {"gpu", findings.gpu},
+               {"driver", findings.driver},        {"on", findings.on},
+               {"alone", std::move(alone)},        {"together", std::move(sets)},
+               {"not_done", std::move(not_done)},  {"advice", Json::array()},
+               {"timelines", std::move(timelines)}};
   for (const SetAdvice& of : findings.advice) json["advice"].push_back(AdviceJson(of));
   return json;
 }

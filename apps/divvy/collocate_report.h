@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,10 @@ namespace divvy::app {
 
 // All that `divvy collocate` has to show.
 struct CollocateFindings {
-  std::string title;   // The jobs file.
-  std::string gpu;     // As the driver calls it, or the file's.
-  std::string driver;  // Empty: nobody told.
+  std::string title;         // The jobs file.
+  std::string gpu;           // The kind that is here, or the file's.
+  std::string driver;        // Empty: nobody told.
+  std::set<std::string> on;  // Which GPUs the runs that are done were made on.
   std::vector<measure::RunRow> rows;
   std::vector<measure::SetTogether> sets;
   std::map<std::string, std::vector<GpuMoment>> timelines;  // Of the workloads run just now.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text_safety.h"
+#include "collocate_meters.h"
 #include "device/node.h"
 #include "device/nvml_library.h"
 #include "run_gpu.h"
@@ -109,13 +110,8 @@ using workload::SharingMode;
     int slices;
   };
   std::vector<Instance> instances;
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  const std::string word = gpu.wanted.empty() && visible != nullptr ? visible : gpu.wanted;
   for (const device::GpuState& state : node->gpus) {
-    const bool wanted = word.empty()
-                            ? state.index == 0
-                            : word == std::to_string(state.index) || state.uuid.starts_with(word);
-    if (!wanted) continue;
+    if (!IsWanted(state, gpu.wanted)) continue;
     for (const device::GpuInstanceState& instance : state.instances) {
       if (instance.compute.empty()) continue;
       const auto& profile =

@@ -106,10 +106,11 @@ bool StartKeeper(const MpsHome& home, const JobGpu& gpu, const std::string& prog
   _exit(127);
 }
 
+// Users hold the file together; a keeper that looks for them holds it alone, for a moment.
 bool IsUsed(const MpsHome& home) {
   const int fd = open(home.users.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;
-  const bool used = flock(fd, LOCK_EX | LOCK_NB) != 0;
+  const bool used = flock(fd, LOCK_SH | LOCK_NB) == 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
   close(fd);
   return used;
 }
@@ -118,10 +119,14 @@ bool IsUsed(const MpsHome& home) {
 
 void AwaitEndOfDaemon(const JobGpu& gpu) {
   const auto home = HomeOf(gpu);
-  const Clock::time_point end = Clock::now() + std::chrono::seconds(5);
+  const Duration grace = MpsPace::FromEnvironment().grace;
+  const Clock::time_point end = Clock::now() + 5 * grace;
+  Clock::time_point unused = Clock::now();
   std::error_code error;
   while (home && std::filesystem::exists(home->dir, error) && Clock::now() < end) {
-    if (IsUsed(*home)) return;
+    // Its last users may be slow to end.
+    if (!IsUsed(*home)) unused = Clock::now();
+    if (Clock::now() - unused > 3 * grace / 2) return;
     GiveItTime();
   }
 }

@@ -151,7 +151,9 @@ class Clocks:
 
     def stop(self):
         self.process.terminate()
-        samples = [[float(word) for word in line.split(",")] for line in self.process.communicate()[0].splitlines() if line.count(",") == 1]
+        # The last line may be cut off.
+        lines = self.process.communicate()[0].split("\n")[:-1]
+        samples = [[float(word) for word in line.split(",")] for line in lines]
         if not samples:
             return {}
         clocks, watts = (sorted(column) for column in zip(*samples))

@@ -40,8 +40,8 @@ struct Settings {
   bool half = false;  // half=on: the weights are turned to FP16 after loading.
   // fusion=on: TorchScript compiles kernels of its own for the first dozen shapes that come. Which
   // shapes run by them hangs on their order: a profile, of powers of two, would measure others than
-  // a server runs. Probably what made workers of some models start in half a minute
-  // (profiles/h200/README.md).
+  // a server runs. Six models on an H200: off is as fast or faster for five, and of the sixth
+  // for batches up to 16 (profiles/h200/README.md).
   bool fusion = false;
 
   // Throws BadInput for an unknown key or value.

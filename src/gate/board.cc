@@ -230,11 +230,13 @@ void Clear(Slot& slot) {
   for (std::atomic<std::uint64_t>* counter :
        {&slot.launches, &slot.graphs, &slot.markers, &slot.gpu_ns, &slot.virtual_ns,
         &slot.last_launch_ns, &slot.closed_ns, &slot.memory_bytes, &slot.requests, &slot.late,
-        &slot.p50_ns, &slot.p99_ns, &slot.rescued, &slot.dry_since_ns, &slot.dry_lag_ns}) {
+        &slot.p50_ns, &slot.p99_ns, &slot.rescued, &slot.short_since_ns}) {
     counter->store(0, std::memory_order_relaxed);
   }
-  slot.passed.store(0, std::memory_order_relaxed);
-  slot.submitted.store(0, std::memory_order_relaxed);
+  for (int i = 0; i < kTracks; ++i) {
+    slot.passed[i].store(0, std::memory_order_relaxed);
+    slot.submitted[i].store(0, std::memory_order_relaxed);
+  }
   slot.marked.store(0, std::memory_order_relaxed);
   slot.mode.store(0, std::memory_order_relaxed);
 }

@@ -2,7 +2,8 @@
 
 // The board: one file of shared memory per GPU on which the jobs that share it see each other.
 //
-// Every job has a slot and is the only one to write it. There is no lock on the way of a launch: a
+// Every job has a slot, which nobody else writes but to free the dead and to note who has no work.
+// There is no lock on the way of a launch: a
 // robust mutex guards joining, leaving and the removal of the dead, nothing else. The GPU itself
 // reads `level`: a batch job puts waits on it between its kernels, so that a latency job pauses
 // training by one store and resumes it by another, and neither has to wake anybody.
@@ -17,6 +18,7 @@
 namespace divvy::gate {
 
 inline constexpr int kSlots = 64;
+inline constexpr int kTracks = 4;
 // To be raised with every change of what follows: jobs of two versions must not meet.
 inline constexpr std::uint32_t kBoardVersion = 3;
 
@@ -67,13 +69,12 @@ struct Slot {
   std::atomic<std::uint64_t> closed_ns;       // how long it kept the gate closed in all
   std::atomic<std::uint64_t> memory_bytes;    // allocated now, by what the gate saw
 
-  // How far the work of a batch job has come, beside others: marks in its streams, which the GPU
-  // writes down as it passes them.
-  alignas(64) std::atomic<std::uint32_t> passed;
-  std::atomic<std::uint32_t> submitted;
-  // When another job first saw it without work, and how far behind it was then. Written by others.
-  std::atomic<std::uint64_t> dry_since_ns;  // 0: it has work
-  std::atomic<std::uint64_t> dry_lag_ns;
+  // How far the work of a batch job has come, beside others: half milliseconds of GPU time that
+  // were submitted, on tracks by stream, and those that the GPU has passed and writes down itself.
+  alignas(64) std::atomic<std::uint32_t> passed[kTracks];
+  std::atomic<std::uint32_t> submitted[kTracks];
+  std::atomic<std::uint64_t>
+      short_since_ns;  // when another job saw that few are under way; 0: many are
 
   alignas(64) std::atomic<std::uint64_t> requests;  // of a latency job
   std::atomic<std::uint64_t> late;                  // requests above the SLO

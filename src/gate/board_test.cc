@@ -45,7 +45,7 @@ std::vector<std::atomic<std::uint64_t>*> Counters(Slot& slot) {
   return {&slot.launches,   &slot.graphs,         &slot.markers,   &slot.gpu_ns,
           &slot.virtual_ns, &slot.last_launch_ns, &slot.closed_ns, &slot.memory_bytes,
           &slot.requests,   &slot.late,           &slot.p50_ns,    &slot.p99_ns,
-          &slot.rescued,    &slot.dry_since_ns,   &slot.dry_lag_ns};
+          &slot.rescued,    &slot.short_since_ns};
 }
 
 int LiveSlots(const Board& board) {

@@ -1,31 +1,38 @@
 #pragma once
 
 // Batch jobs of one GPU in turn: each may run ahead of the others' virtual time (GPU time over
-// weight) by so much. Only who has work on the GPU holds others back: a job that its CPU keeps
-// busy, or that waits for data, would get no further by their waiting. Nor is time without work a
-// claim on the GPU later: what others did meanwhile leaves a job no further behind.
+// weight) by so much. Only a job whose queue is filled holds others back: one that its CPU keeps
+// busy, or that waits for data, would get no further by their waiting.
 
 #include "gate/board.h"
 
 namespace divvy::gate {
 
 inline constexpr std::uint64_t kMayLeadNs = 20'000'000;
-// A job whose marks are all passed has work for so long still: behind the last mark there may be
-// some, and between two steps there is a moment without.
+// GPU time after which a job looks at the others, and which a mark counts.
+inline constexpr std::uint64_t kMarkNs = 500'000;
+// Who is further behind than others can have got ahead of it was idle, which is no claim.
+inline constexpr std::uint64_t kMostClaimNs = 2 * kMayLeadNs;
+// A job whose queue has run short is waited for so long still: that is the end of a step.
 inline constexpr std::uint64_t kDryAfterNs = 3'000'000;
 // One that cannot put marks has work for so long after a launch.
 inline constexpr std::uint64_t kIdleAfterNs = 50'000'000;
-// Streams may pass marks out of order, and the last one never be seen: it holds others no longer.
+// Streams of one track may pass marks out of order, and the last one never be seen: so long after
+// a launch it holds others no more.
 inline constexpr std::uint64_t kStuckAfterNs = 1'000'000'000;
 
-// Whether the batch job in `slot` should let others catch up before it launches more. Notes which
-// of the others have no work.
+// Whether the batch job in `slot` should let others catch up before it launches more. Notes whose
+// queue has run short.
 [[nodiscard]] bool LeadsTooFar(Board& board, int slot, std::uint64_t now_ns);
 
 // GPU time in virtual time of a weight in hundredths.
 [[nodiscard]] std::uint64_t VirtualNs(std::uint64_t gpu_ns, std::uint32_t weight);
 
-// The job in `slot` has work again: where it stands then, if others saw it without.
-void ComeBack(Board& board, int slot, std::uint64_t now_ns);
+// To be called before a job's launches are accounted: where it stands if it was idle, not so far
+// behind the others that it would hold the GPU until it caught up.
+void CatchUp(Board& board, int slot, std::uint64_t now_ns);
+
+// A mark was put behind what the job launched on a track.
+void NoteMark(Slot& slot, int track, std::uint32_t mark);
 
 }  // namespace divvy::gate

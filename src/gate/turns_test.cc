@@ -40,7 +40,7 @@ class Machine {
       own.last_launch_ns.store(now_);  // It would, but waits.
       return false;
     }
-    ComeBack(*board_, slot, now_);
+    CatchUp(*board_, slot, now_);
     own.virtual_ns.fetch_add(VirtualNs(ns, own.job.weight));
     own.last_launch_ns.store(now_);
     done_[static_cast<std::size_t>(slot)] += ns;
@@ -135,84 +135,108 @@ TEST(TurnsTest, OneBackFromIdlingDoesNotHoldTheGpuUntilItCaughtUp) {
   EXPECT_LT(ratio, 1.25);
 }
 
-// Two jobs that mark their work, both at it.
+TEST(TurnsTest, CatchingUpNeverTakesAway) {
+  Machine machine({100, 100});
+  ASSERT_TRUE(machine.TryLaunch(1, kMs));
+  machine.board().slots[0].virtual_ns.store(50 * kMs);
+  machine.board().slots[1].virtual_ns.store(60 * kMs);
+  machine.Wait(kIdleAfterNs);
+  machine.board().slots[0].last_launch_ns.store(machine.now());
+  CatchUp(machine.board(), 1, machine.now());
+  EXPECT_EQ(machine.board().slots[1].virtual_ns.load(), 60 * kMs) << "who was ahead stays ahead";
+}
+
+// Two jobs that mark their work, both with filled queues.
 class MarkedTurnsTest : public ::testing::Test {
  protected:
   MarkedTurnsTest() : board_(std::make_unique<Board>()) {
-    for (Slot* slot : {&heavy_, &light_}) {
+    for (Slot* slot : {&one_, &other_}) {
       slot->job.job_class = JobClass::kBatch;
       slot->live.store(1);
       slot->mode.store(static_cast<std::uint32_t>(GateMode::kDevice));
-      Launch(*slot);
+      Fill(*slot);
     }
     board_->batch_jobs.store(2);
   }
 
-  void Launch(Slot& slot) {
-    slot.submitted.fetch_add(2);
+  void Mark(Slot& slot) {
+    NoteMark(slot, 0, slot.submitted[0].load() + 1);
     slot.last_launch_ns.store(now_);
   }
-  static void RunDry(Slot& slot) { slot.passed.store(slot.submitted.load()); }
-  bool HeavyLeadsTooFar() { return LeadsTooFar(*board_, 0, now_); }
+  void Fill(Slot& slot) {
+    Mark(slot);
+    Mark(slot);
+  }
+  static void RunDry(Slot& slot) { slot.passed[0].store(slot.submitted[0].load()); }
+  bool OneLeadsTooFar() { return LeadsTooFar(*board_, 0, now_); }
 
   std::unique_ptr<Board> board_;
-  Slot& heavy_ = board_->slots[0];
-  Slot& light_ = board_->slots[1];
+  Slot& one_ = board_->slots[0];
+  Slot& other_ = board_->slots[1];
   std::uint64_t now_ = 1'000 * kMs;
 };
 
-TEST_F(MarkedTurnsTest, OnlyWhoHasWorkHoldsOthersBack) {
-  heavy_.virtual_ns.store(kMayLeadNs + 1);
-  EXPECT_TRUE(HeavyLeadsTooFar());
-  RunDry(light_);
-  EXPECT_TRUE(HeavyLeadsTooFar()) << "between two steps";
+TEST_F(MarkedTurnsTest, OnlyAFilledQueueHoldsOthersBack) {
+  one_.virtual_ns.store(kMayLeadNs + 1);
+  EXPECT_TRUE(OneLeadsTooFar());
+  RunDry(other_);
+  EXPECT_TRUE(OneLeadsTooFar()) << "between two steps";
   now_ += kDryAfterNs;
-  EXPECT_FALSE(HeavyLeadsTooFar());
-  light_.submitted.fetch_add(1);
-  EXPECT_FALSE(HeavyLeadsTooFar()) << "its CPU does not keep up";
-  Launch(light_);
-  EXPECT_TRUE(HeavyLeadsTooFar());
+  EXPECT_FALSE(OneLeadsTooFar());
+  Mark(other_);
+  EXPECT_FALSE(OneLeadsTooFar()) << "its CPU does not keep up";
+  Mark(other_);
+  EXPECT_TRUE(OneLeadsTooFar());
+  RunDry(other_);
+  EXPECT_TRUE(OneLeadsTooFar()) << "between two steps again";
+}
+
+TEST_F(MarkedTurnsTest, WhoWaitsForItsOwnWorkIsWaitedForButNotForEver) {
+  one_.virtual_ns.store(kMayLeadNs + 1);
   now_ += kIdleAfterNs + 1;
-  EXPECT_TRUE(HeavyLeadsTooFar())
-      << "it waits for its work for long, and launches nothing meanwhile";
+  EXPECT_TRUE(OneLeadsTooFar()) << "it launches nothing, but there is work of its";
   now_ += kStuckAfterNs;
-  EXPECT_FALSE(HeavyLeadsTooFar()) << "its last mark was passed by an earlier one";
+  EXPECT_FALSE(OneLeadsTooFar()) << "its last mark was passed by an earlier one";
+}
+
+TEST_F(MarkedTurnsTest, CountersMayWrap) {
+  for (const std::uint32_t at : {UINT32_MAX - 1, UINT32_MAX, 0U, 1U}) {
+    other_.passed[0].store(at);
+    NoteMark(other_, 0, at + 1);
+    other_.short_since_ns.store(1);
+    one_.virtual_ns.store(kMayLeadNs + 1);
+    EXPECT_FALSE(OneLeadsTooFar()) << at;
+    NoteMark(other_, 0, at + 2);
+    EXPECT_TRUE(OneLeadsTooFar()) << at;
+  }
+}
+
+TEST_F(MarkedTurnsTest, StreamsAreCountedApart) {
+  one_.virtual_ns.store(kMayLeadNs + 1);
+  RunDry(other_);
+  ASSERT_TRUE(OneLeadsTooFar());
+  now_ += kDryAfterNs;
+  NoteMark(other_, 1, 1);
+  other_.last_launch_ns.store(now_);
+  EXPECT_FALSE(OneLeadsTooFar());
+  NoteMark(other_, 2, 1);
+  EXPECT_TRUE(OneLeadsTooFar()) << "half a millisecond on each of two";
+  other_.passed[2].store(1);  // The later one first.
+  other_.passed[1].store(1);
+  now_ += kDryAfterNs;
+  static_cast<void>(OneLeadsTooFar());  // It is seen.
+  now_ += kDryAfterNs;
+  EXPECT_FALSE(OneLeadsTooFar());
 }
 
 TEST_F(MarkedTurnsTest, TimeWithoutWorkIsNoClaim) {
-  heavy_.virtual_ns.store(15 * kMs);
-  RunDry(light_);
-  ASSERT_FALSE(HeavyLeadsTooFar());
-  heavy_.virtual_ns.store(1'015 * kMs);
-  now_ += 1'000 * kMs;
-  Launch(heavy_);
-  ASSERT_FALSE(HeavyLeadsTooFar());
-  Launch(light_);
-  ComeBack(*board_, 1, now_);
-  EXPECT_EQ(light_.virtual_ns.load(), 1'000 * kMs) << "as far behind as when its work ran dry";
-  ComeBack(*board_, 1, now_);
-  EXPECT_EQ(light_.virtual_ns.load(), 1'000 * kMs) << "who was at work all the time stays";
-}
-
-TEST_F(MarkedTurnsTest, WhoWasAheadStaysAhead) {
-  heavy_.virtual_ns.store(50 * kMs);
-  light_.virtual_ns.store(60 * kMs);
-  RunDry(light_);
-  ASSERT_FALSE(HeavyLeadsTooFar());
-  ComeBack(*board_, 1, now_);
-  EXPECT_EQ(light_.virtual_ns.load(), 60 * kMs);
-}
-
-// One that launched far ahead while another had no work for a moment has not had the GPU yet.
-TEST_F(MarkedTurnsTest, AMomentWithoutWorkCostsNoClaim) {
-  heavy_.virtual_ns.store(15 * kMs);
-  RunDry(light_);
-  ASSERT_FALSE(HeavyLeadsTooFar());
-  now_ += kMs;
-  heavy_.virtual_ns.store(65 * kMs);
-  Launch(light_);
-  ComeBack(*board_, 1, now_);
-  EXPECT_EQ(light_.virtual_ns.load(), kMs);
+  one_.virtual_ns.store(5'000 * kMs);
+  CatchUp(*board_, 1, now_);
+  EXPECT_EQ(other_.virtual_ns.load(), 5'000 * kMs - kMostClaimNs);
+  one_.virtual_ns.store(other_.virtual_ns.load() + kMayLeadNs);
+  const std::uint64_t before = other_.virtual_ns.load();
+  CatchUp(*board_, 1, now_);
+  EXPECT_EQ(other_.virtual_ns.load(), before) << "what it has a claim on stays";
 }
 
 // A job of 1 ms of GPU time in every 4, beside one that takes what there is.
@@ -221,19 +245,19 @@ TEST_F(MarkedTurnsTest, AJobThatItsCpuSlowsSlowsNobody) {
   for (int ms = 0; ms < 4'000; ++ms) {
     now_ += kMs;
     if (ms % 4 == 0) {
-      Launch(light_);
-      ComeBack(*board_, 1, now_);
-      light_.virtual_ns.fetch_add(kMs);
+      CatchUp(*board_, 1, now_);
+      Mark(other_);
+      other_.virtual_ns.fetch_add(kMs);
       EXPECT_FALSE(LeadsTooFar(*board_, 1, now_));
     } else if (ms % 4 == 1) {
-      RunDry(light_);
+      RunDry(other_);
     }
-    Launch(heavy_);
-    ComeBack(*board_, 0, now_);
-    if (HeavyLeadsTooFar()) {
+    CatchUp(*board_, 0, now_);
+    Mark(one_);
+    if (OneLeadsTooFar()) {
       ++waits;
     } else {
-      heavy_.virtual_ns.fetch_add(kMs);
+      one_.virtual_ns.fetch_add(kMs);
     }
   }
   EXPECT_EQ(waits, 0);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "gpu/enumerate.h"
@@ -93,6 +94,15 @@ ModeOutlook OneByOne(const AdviceRequest& request) {
   return outlook;
 }
 
+// The most that others may add to a job's time: when it wants the GPU it has an equal turn of it,
+// by time slicing for as long as its kernels run, under MPS as far as it feels the SMs. The model
+// knows pairs, where one that has shorter steps may fare worse than that.
+double MostExtra(bool mps, const CollocatedJob& job, const Demand& demand, std::size_t jobs) {
+  if (jobs < 3) return std::numeric_limits<double>::infinity();
+  const double wants = mps ? demand.share : job.profile.utilisation.value_or(1);
+  return wants * static_cast<double>(jobs - 1);
+}
+
 // Time slicing and MPS: what the interference model says.
 ModeOutlook Shared(const AdviceRequest& request, const std::vector<Demand>& demands,
                    SharingMode mode) {
@@ -108,8 +118,11 @@ ModeOutlook Shared(const AdviceRequest& request, const std::vector<Demand>& dema
       mps ? request.models.mps : request.models.TimeSlicing(request.gpu_name);
   double error = model.error * model.error;
   for (const Demand& demand : demands) error += std::pow(model.demand * demand.error, 2);
-  for (const Exposure& exposure : Exposures(demands, StepsOf(request.jobs))) {
-    outlook.jobs.push_back(Slowed(ExtraTime(model, exposure), std::sqrt(error)));
+  const auto exposures = Exposures(demands, StepsOf(request.jobs));
+  for (std::size_t i = 0; i < exposures.size(); ++i) {
+    const double most = MostExtra(mps, request.jobs[i], demands[i], exposures.size());
+    outlook.jobs.push_back(
+        Slowed(std::min(ExtraTime(model, exposures[i]), most), std::sqrt(error)));
   }
   for (std::size_t i = 0; i < request.jobs.size(); ++i) {
     // Beside batch work: a few requests of two latency jobs meet seldom.

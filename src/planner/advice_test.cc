@@ -67,7 +67,8 @@ TEST(AdviceTest, ManyJobsThatFillTheGpuDoHardlyLessThanOne) {
     jobs.push_back(JobOf(std::string(1, static_cast<char>('a' + i)), 2, 1));
     if (jobs.size() < 2) continue;
     const Advice advice = Advise(RequestFor(jobs));
-    EXPECT_GT(advice.outlook(SharingMode::kTimeSlicing).throughput, 0.6) << jobs.size();
+    EXPECT_GT(advice.outlook(SharingMode::kTimeSlicing).throughput, jobs.size() < 3 ? 0.6 : 0.99)
+        << jobs.size();
     EXPECT_GE(advice.outlook(SharingMode::kMps).throughput,
               advice.outlook(SharingMode::kTimeSlicing).throughput)
         << jobs.size();

@@ -18,7 +18,7 @@ constexpr double kShippedWeight = 20;
 
 constexpr double kLeastExtra = 0.02;  // Below this, measurements are noise.
 constexpr double kMostExtra = 8;      // Above it, how bad hardly matters.
-constexpr double kExtraCap = 2;       // For one other job.
+constexpr double kExtraCap = 2;       // For each other job.
 constexpr double kPaceCap = 4;        // Steps 55 times as long.
 
 // Solves a symmetric, positive definite system by elimination.
@@ -64,10 +64,7 @@ std::vector<Exposure> Exposures(std::span<const Demand> demands,
 double ExtraTime(const InterferenceModel& model, const Exposure& exposure) {
   const double each =
       std::exp(model.base + model.demand * exposure.demand + model.pace * exposure.pace);
-  // One neighbour may take two turns for each of ours, but of many most take one: seven large
-  // trainers on an H200 lost 0.9 for each other, time-sliced.
-  const double most = 1 + (kExtraCap - 1) / std::max(1, exposure.others);
-  return exposure.others * std::min(each, most);
+  return exposure.others * std::min(each, kExtraCap);
 }
 
 InterferenceModel FitInterference(std::span<const InterferenceSample> samples,

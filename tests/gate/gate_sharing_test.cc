@@ -173,6 +173,37 @@ TEST_F(GateSharingTest, BatchJobsShareByWeight) {
   Stop(*heavy);
 }
 
+TEST_F(GateSharingTest, AJobOfGraphsHasItsShare) {
+  // Long units, each waited for: there is never more than one under way.
+  auto graphs = Start(As::kBatch,
+                      {"train", "--kernels", "20", "--us", "1000", "--blocks", "8", "--graph", "1",
+                       "--stream", "own", "--secs", "60"},
+                      {{"DIVVY_WEIGHT", "200"}});
+  auto kernels = Start(
+      As::kBatch, {"train", "--kernels", "20", "--us", "1000", "--blocks", "8", "--secs", "60"});
+  ASSERT_TRUE(graphs->AwaitOutput("READY"));
+  ASSERT_TRUE(kernels->AwaitOutput("READY"));
+  const gate::Slot* const graphs_slot = BatchSlotOf(200);
+  const gate::Slot* const kernels_slot = BatchSlotOf(100);
+  ASSERT_TRUE(graphs_slot != nullptr && kernels_slot != nullptr);
+  // How long graphs take is known after some.
+  const auto ran = [&](std::uint64_t ms) {
+    const std::uint64_t before = graphs_slot->gpu_ns.load();
+    return Await([&] { return graphs_slot->gpu_ns.load() > before + ms * 1'000'000; });
+  };
+  ASSERT_TRUE(ran(700));
+  const std::uint64_t graphs_before = graphs_slot->gpu_ns.load();
+  const std::uint64_t kernels_before = kernels_slot->gpu_ns.load();
+  ASSERT_TRUE(ran(1000));
+  const double ratio = static_cast<double>(graphs_slot->gpu_ns.load() - graphs_before) /
+                       static_cast<double>(kernels_slot->gpu_ns.load() - kernels_before);
+  std::printf("2:1 by weight came out as %.2f:1\n", ratio);
+  EXPECT_GT(ratio, 1.4);
+  EXPECT_LT(ratio, 2.7);
+  Stop(*kernels);
+  Stop(*graphs);
+}
+
 TEST_F(GateSharingTest, AJobThatThinksHoldsNobodyBack) {
   // One uses the GPU for a tenth of the time and fits beside the other: turns by GPU time alone
   // would slow the other down to that.

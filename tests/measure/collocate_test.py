@@ -310,7 +310,7 @@ run: {{warmup: 0s, limit: 50s}}
         history = self.path("history.csv")
         unknown = self.write("jobs.yaml", re.sub(r"\n    profile: .*", "", JOBS))
         _, err = self.run_to_end(unknown, "--modes", "time-slicing", "--history", history)
-        self.assertIn("not learned from: of trainer neither utilisation nor power is known", err)
+        self.assertIn("not learned from: of trainer neither utilisation nor, with the GPU's limit (`gpu: power`), power is known", err)
         os.unlink(self.path("jobs.runs.csv"))
         self.environment["DIVVY_NVML"] = "/nonexistent.so"
         _, err = self.run_to_end(self.write("jobs.yaml", JOBS), "--modes", "time-slicing", "--history", history)
@@ -326,9 +326,26 @@ run: {{warmup: 0s, limit: 50s}}
         self.assertEqual(set(found), {"trainer + trainer", "trainer + counter"})
         # Two that keep the GPU busy by themselves get less done together than one of them with one that does nothing.
         self.assertLess(found["trainer + trainer"]["work"]["mps"], found["trainer + counter"]["work"]["mps"])
+        foretold = {one["workload"]: one["foretold"] for one in json.loads(out)["together"]}
+        self.assertEqual(foretold["mixed"], found["trainer + counter"]["work"]["mps"])
+        self.assertEqual(json.loads(out)["on"], [self.rows("sets.csv")[0]["on"]])
         shown, _ = self.run_to_end(jobs, "--runs", self.path("sets.csv"))
         self.assertEqual(shown.count("Advice from the runs alone"), 2, shown)
         self.assertIn("FORETOLD", shown)
+
+    def test_what_the_history_would_not_keep_is_not_learned_from(self):
+        for known in ("family: resnet", "power: 300"):
+            jobs = self.write("jobs.yaml", f"""
+gpu: {{kind: H200-141GB}}
+jobs:
+  - {{name: a, command: [/bin/true], profile: {{{known}}}}}
+  - {{name: b, command: [/bin/true], profile: {{{known}}}}}
+run: {{warmup: 0s, limit: 50s}}
+""")
+            _, err = self.run_to_end(jobs, "--modes", "time-slicing", "--gpu", "0", "--history", self.path("h.csv"), "--restart")
+            self.assertRegex(err, "not learned from: of [ab] neither utilisation nor, with the GPU's limit")
+            self.assertFalse(os.path.exists(self.path("h.csv")))
+            os.remove(self.path("jobs.runs.csv"))
 
     def test_runs_of_another_gpu_are_not_gone_on_with(self):
         jobs = self.write("jobs.yaml", JOBS)

@@ -53,22 +53,35 @@ function workChart(sets) {
   return svg + legend(sets[0].jobs.map((job, k) => ({name: job.job, colour: colour(k)})));
 }
 
+const membersOf = (set) => set.jobs.map((j) => j.job).join(' + ');
+
+function adviceOn(members) {
+  const advice = data.advice.find((a) => a.jobs.join(' + ') === members);
+  return advice ? [` Advice from the runs alone: ${advice.mode}. ${advice.reason}`, ...advice.notes].join(' ') : '';
+}
+
+// On jobs that no set of the page has.
+function moreAdvice() {
+  const shown = new Set(data.together.map(membersOf));
+  return data.advice.map((a) => a.jobs.join(' + ')).filter((members) => !shown.has(members))
+      .map((members) => section(members, adviceOn(members), '')).join('');
+}
+
 function together() {
   const groups = new Map();
   for (const set of data.together) {
-    const key = set.jobs.map((j) => j.job).join(' + ');
+    const key = membersOf(set);
     groups.set(key, [...(groups.get(key) || []), set]);
   }
   return [...groups].map(([members, sets]) => {
-    const advice = data.advice.find((a) => a.jobs.join(' + ') === members);
-    const said = advice ? ` Advice from the runs alone: ${advice.mode}. ${advice.reason}` : '';
+    const said = adviceOn(members);
     return section(members,
       'Sum of the jobs’ speeds, each over its speed alone: the line at 1 is one job at a time.' + said, workChart(sets) +
       table(['How', ...sets[0].jobs.flatMap((j) => [j.job, 'speed']), 'all done', 'saved', 'work', 'foretold', 'SM active', 'energy'],
         sets.map((set) => [set.mode, ...set.jobs.flatMap((j) => [seconds(j.together_s), figure(j.speed)]),
           seconds(set.together_s),
           set.together_s && set.one_by_one_s ? `${(100 * (1 - set.together_s / set.one_by_one_s)).toFixed(0)} %` : '–',
-          figure(set.work), advice ? figure(advice.work[set.mode]) : '–',
+          figure(set.work), figure(set.foretold),
           share(set.gpu.sm_active), set.gpu.energy_j === null ? '–' : `${figure(set.gpu.energy_j)} J`])));
   }).join('');
 }
@@ -114,7 +127,7 @@ function notDone() {
       table(['Workload', 'Why'], data.not_done.map((n) => [n.workload, n.why])));
 }
 
-document.getElementById('about').textContent = [data.gpu, data.driver && `driver ${data.driver}`].filter(Boolean).join('; ');
-document.getElementById('page').innerHTML = together() + alone() +
+document.getElementById('about').textContent = data.on.length > 0 ? data.on : [data.gpu, data.driver && `driver ${data.driver}`].filter(Boolean).join('; ');
+document.getElementById('page').innerHTML = together() + moreAdvice() + alone() +
     `<div class="grid">${Object.entries(data.timelines).filter(([, rows]) => rows.length > 0)
         .map(([name, rows]) => timeline(name, rows)).join('')}</div>` + notDone();

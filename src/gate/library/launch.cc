@@ -11,17 +11,19 @@
 namespace divvy::gate {
 namespace {
 
-constexpr std::uint64_t kAccountNs =
-    500'000;  // GPU time after which a batch job looks at the others' turns
 constexpr long kTurnPauseNs = 200'000;
 constexpr int kTurnPauses = 100;
 constexpr std::uint32_t kRefusals = 3;  // in a row: the driver will not have it
 constexpr int kHostPauses = 2'000;
 constexpr long kHostPauseNs = 50'000;
 
-StreamGauge& GaugeOf(GpuState& gpu, cuda::Stream stream) {
+std::uintptr_t HashOf(cuda::Stream stream) {
   const auto bits = reinterpret_cast<std::uintptr_t>(stream);
-  return gpu.gauges[(bits ^ bits >> 8 ^ bits >> 16) % kGauges];
+  return bits ^ bits >> 8 ^ bits >> 16;
+}
+
+StreamGauge& GaugeOf(GpuState& gpu, cuda::Stream stream) {
+  return gpu.gauges[HashOf(stream) % kGauges];
 }
 
 // What is known of a kind that is new.
@@ -90,25 +92,41 @@ void PutMarker(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::ui
   if (put) gpu.slot->markers.fetch_add(1, std::memory_order_relaxed);
 }
 
+// Streams have tracks of their own, as far as there are any: marks of two on one would hide each
+// other.
+int TrackOf(GpuState& gpu, cuda::Stream stream) {
+  const cuda::Stream named = stream == nullptr ? cuda::LegacyStream() : stream;
+  for (int i = 0; i < kTracks; ++i) {
+    cuda::Stream taken = gpu.tracks[i].load(std::memory_order_relaxed);
+    if (taken == nullptr && gpu.tracks[i].compare_exchange_strong(taken, named)) return i;
+    if (taken == named) return i;
+  }
+  return static_cast<int>(HashOf(stream) % kTracks);
+}
+
 // Behind what was launched so far, for other batch jobs to see when the GPU is done with it.
-void MarkProgress(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
+void MarkProgress(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::uint32_t marks) {
   if (gpu.board->batch_jobs.load(std::memory_order_relaxed) < 2 ||
       gpu.mode.load(std::memory_order_relaxed) != GateMode::kDevice)
     return;
   Slot& slot = *gpu.slot;
-  const auto offset = static_cast<std::uint64_t>(reinterpret_cast<const char*>(&slot.passed) -
-                                                 reinterpret_cast<const char*>(gpu.board));
-  const std::uint32_t mark = slot.submitted.load(std::memory_order_relaxed) + 1;
-  if (driver.cuStreamWriteValue32_v2(stream, gpu.board_on_gpu + offset, mark, 0) == cuda::kSuccess)
-    slot.submitted.store(mark, std::memory_order_relaxed);
+  const int track = TrackOf(gpu, stream);
+  const auto offset =
+      static_cast<std::uint64_t>(reinterpret_cast<const char*>(&slot.passed[track]) -
+                                 reinterpret_cast<const char*>(gpu.board));
+  const std::uint32_t mark = slot.submitted[track].load(std::memory_order_relaxed) + marks;
+  if (driver.cuStreamWriteValue32_v2(stream, gpu.board_on_gpu + offset, mark, 0) != cuda::kSuccess)
+    return;
+  NoteMark(slot, track, mark);
+  slot.last_launch_ns.store(NowNs(), std::memory_order_relaxed);  // The calls may have taken long.
 }
 
-void TakeTurns(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
+// Returns how many marks what it accounts for is worth.
+std::uint32_t TakeTurns(GpuState& gpu) {
   const std::uint64_t ns = gpu.account_ns.exchange(0, std::memory_order_relaxed);
   Slot& slot = *gpu.slot;
   std::uint64_t now = NowNs();
-  MarkProgress(driver, gpu, stream);
-  ComeBack(*gpu.board, gpu.slot_index, now);
+  CatchUp(*gpu.board, gpu.slot_index, now);
   slot.gpu_ns.fetch_add(ns, std::memory_order_relaxed);
   slot.virtual_ns.fetch_add(VirtualNs(ns, slot.job.weight), std::memory_order_relaxed);
   slot.last_launch_ns.store(now, std::memory_order_relaxed);
@@ -118,6 +136,7 @@ void TakeTurns(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
     now = NowNs();
     slot.last_launch_ns.store(now, std::memory_order_relaxed);
   }
+  return static_cast<std::uint32_t>(ns / kMarkNs);
 }
 
 bool Captures(const Driver& driver, cuda::Stream stream) {
@@ -147,9 +166,10 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
   if (cost == nullptr) return call();
   if (fresh) Introduce(driver, gpu, shape, function, *cost);
   const std::uint32_t ns = ChargedNs(*cost);
-  if (gpu.account_ns.fetch_add(ns, std::memory_order_relaxed) + ns >= kAccountNs &&
+  std::uint32_t marks = 0;
+  if (gpu.account_ns.fetch_add(ns, std::memory_order_relaxed) + ns >= kMarkNs &&
       cost->exempt.load() == 0)
-    TakeTurns(driver, gpu, stream);
+    marks = TakeTurns(gpu);
   if (gpu.mode.load(std::memory_order_relaxed) != GateMode::kPass &&
       gpu.board->latency_jobs.load(std::memory_order_relaxed) != 0) {
     const Marking marking =
@@ -162,6 +182,7 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
     sample = BeginSample(driver, gpu, stream, {.cost = cost});
   const cuda::Result result = call();
   if (sample != nullptr) EndSample(driver, gpu, stream, *sample);
+  if (marks != 0) MarkProgress(driver, gpu, stream, marks);
   return result;
 }
 

@@ -141,6 +141,7 @@ void PrepareBatch(const Driver& driver, GpuState& gpu) {
   const bool on_device = gpu.board_on_gpu != 0;
   gpu.mode.store(on_device ? GateMode::kDevice : GateMode::kHost);
   gpu.interval_ns.store(kMarkerIntervalNs);
+  for (std::atomic<cuda::Stream>& track : gpu.tracks) track.store(nullptr);
   PrepareTiming(driver, gpu, /*may_hold=*/false);
   if (!on_device) {
     for (cuda::Event& event : gpu.host_marks)

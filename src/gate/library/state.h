@@ -79,7 +79,8 @@ struct GpuState {
 
   // Batch.
   StreamGauge gauges[kGauges];
-  std::atomic<std::uint32_t> sampling;  // a lock that nobody waits for
+  std::atomic<cuda::Stream> tracks[kTracks];  // whose marks are counted together; null: free
+  std::atomic<std::uint32_t> sampling;        // a lock that nobody waits for
   Sample samples[kSamples];
   std::uint32_t next_sample;
   std::uint32_t sample_overhead_ns;
