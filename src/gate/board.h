@@ -43,12 +43,12 @@ struct JobIdentity {
 };
 
 struct Slot {
-  // Who: written under the board's lock when the job joins.
+  // Who: written under the board's lock when the job joins, and read by others without it.
   alignas(64) std::atomic<std::uint32_t> live;  // 0 free, 1 taken
-  std::int32_t pid;
-  std::uint64_t start_time;     // of the process, in clock ticks since boot: pids are used again
-  std::uint64_t pid_namespace;  // in which the pid counts: a container's are its own
-  std::uint64_t image;  // of the program in the process: it may replace itself and come again
+  std::atomic<std::int32_t> pid;
+  std::atomic<std::uint64_t> start_time;     // in clock ticks since boot: pids are used again
+  std::atomic<std::uint64_t> pid_namespace;  // in which the pid counts: a container's are its own
+  std::atomic<std::uint64_t> image;  // of the program in it: it may replace itself and come again
   JobIdentity job;
 
   // The gate word of a latency job, on a line of its own: the GPU polls it.
