@@ -44,6 +44,20 @@ std::uint64_t LeastOfOthers(const Board& board, int own, std::uint64_t now_ns) {
   return least;
 }
 
+// The most that any other has which launched of late, with a filled queue or not: one that waits
+// for us has none. 0 if there are none.
+std::uint64_t MostOfOthers(const Board& board, int own, std::uint64_t now_ns) {
+  std::uint64_t most = 0;
+  for (int i = 0; i < kSlots; ++i) {
+    const Slot& slot = board.slots[i];
+    if (i == own || !IsBatch(slot)) continue;
+    const std::uint64_t last = slot.last_launch_ns.load(std::memory_order_relaxed);
+    const std::uint64_t time = slot.virtual_ns.load(std::memory_order_relaxed);
+    if (last != 0 && now_ns < last + kIdleAfterNs && time > most) most = time;
+  }
+  return most;
+}
+
 }  // namespace
 
 bool LeadsTooFar(Board& board, int slot, std::uint64_t now_ns) {
@@ -68,10 +82,9 @@ void CatchUp(Board& board, int slot, std::uint64_t now_ns) {
   const std::uint64_t last = own.last_launch_ns.load(std::memory_order_relaxed);
   const bool was_idle = !MarksItsWork(own) && now_ns >= last + kIdleAfterNs;
   const std::uint64_t claim = was_idle ? 0 : kMostClaimNs;
-  const std::uint64_t least = LeastOfOthers(board, slot, now_ns);
-  if (least == UINT64_MAX || least < claim) return;
-  if (own.virtual_ns.load(std::memory_order_relaxed) < least - claim)
-    own.virtual_ns.store(least - claim, std::memory_order_relaxed);
+  const std::uint64_t ahead = MostOfOthers(board, slot, now_ns);
+  if (ahead > claim && own.virtual_ns.load(std::memory_order_relaxed) < ahead - claim)
+    own.virtual_ns.store(ahead - claim, std::memory_order_relaxed);
 }
 
 void NoteMark(Slot& slot, int track, std::uint32_t mark) {

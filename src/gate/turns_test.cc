@@ -239,6 +239,15 @@ TEST_F(MarkedTurnsTest, TimeWithoutWorkIsNoClaim) {
   EXPECT_EQ(other_.virtual_ns.load(), before) << "what it has a claim on stays";
 }
 
+// Who waits for the one that comes back has no filled queue; it is what it comes back to all the
+// same.
+TEST_F(MarkedTurnsTest, AJobWithAShortQueueIsNotStarvedByOneThatComesBack) {
+  RunDry(one_);
+  one_.virtual_ns.store(5'000 * kMs);
+  CatchUp(*board_, 1, now_);
+  EXPECT_EQ(other_.virtual_ns.load(), 5'000 * kMs - kMostClaimNs);
+}
+
 // A job of 1 ms of GPU time in every 4, beside one that takes what there is.
 TEST_F(MarkedTurnsTest, AJobThatItsCpuSlowsSlowsNobody) {
   int waits = 0;

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
 #include <span>
 
 #include "gpu/enumerate.h"
@@ -94,13 +94,27 @@ ModeOutlook OneByOne(const AdviceRequest& request) {
   return outlook;
 }
 
-// The most that others may add to a job's time: when it wants the GPU it has an equal turn of it,
-// by time slicing for as long as its kernels run, under MPS as far as it feels the SMs. The model
-// knows pairs, where one that has shorter steps may fare worse than that.
-double MostExtra(bool mps, const CollocatedJob& job, const Demand& demand, std::size_t jobs) {
-  if (jobs < 3) return std::numeric_limits<double>::infinity();
-  const double wants = mps ? demand.share : job.profile.utilisation.value_or(1);
-  return wants * static_cast<double>(jobs - 1);
+// What others add to each job's time. The model knows pairs; among more a job has an equal turn of
+// the GPU when it wants it, by time slicing for as long as its kernels run, under MPS as far as it
+// feels the SMs, and fares no better than in the worst of the pairs.
+std::vector<double> ExtraTimes(const InterferenceModel& model, bool mps,
+                               const std::vector<CollocatedJob>& jobs,
+                               const std::vector<Demand>& demands) {
+  const auto steps = StepsOf(jobs);
+  const auto exposures = Exposures(demands, steps);
+  std::vector<double> extras;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    double most = mps ? demands[i].share : jobs[i].profile.utilisation.value_or(1);
+    most *= static_cast<double>(jobs.size() - 1);
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
+      if (j == i) continue;
+      const std::array pair_demands = {demands[i], demands[j]};
+      const std::array pair_steps = {steps[i], steps[j]};
+      most = std::max(most, ExtraTime(model, Exposures(pair_demands, pair_steps)[0]));
+    }
+    extras.push_back(std::min(ExtraTime(model, exposures[i]), most));
+  }
+  return extras;
 }
 
 // Time slicing and MPS: what the interference model says.
@@ -118,11 +132,8 @@ ModeOutlook Shared(const AdviceRequest& request, const std::vector<Demand>& dema
       mps ? request.models.mps : request.models.TimeSlicing(request.gpu_name);
   double error = model.error * model.error;
   for (const Demand& demand : demands) error += std::pow(model.demand * demand.error, 2);
-  const auto exposures = Exposures(demands, StepsOf(request.jobs));
-  for (std::size_t i = 0; i < exposures.size(); ++i) {
-    const double most = MostExtra(mps, request.jobs[i], demands[i], exposures.size());
-    outlook.jobs.push_back(
-        Slowed(std::min(ExtraTime(model, exposures[i]), most), std::sqrt(error)));
+  for (const double extra : ExtraTimes(model, mps, request.jobs, demands)) {
+    outlook.jobs.push_back(Slowed(extra, std::sqrt(error)));
   }
   for (std::size_t i = 0; i < request.jobs.size(); ++i) {
     // Beside batch work: a few requests of two latency jobs meet seldom.
@@ -286,7 +297,7 @@ ModeOutlook Gate(const AdviceRequest& request, const std::vector<Demand>& demand
     }
   }
   const InterferenceModel& model = request.models.TimeSlicing(request.gpu_name);
-  const auto exposures = Exposures(batch, StepsOf(batch_jobs));
+  const std::vector<double> extras = ExtraTimes(model, /*mps=*/false, batch_jobs, batch);
   std::size_t next = 0;
   for (std::size_t i = 0; i < demands.size(); ++i) {
     if (request.jobs[i].job_class == JobClass::kLatency) {
@@ -294,7 +305,7 @@ ModeOutlook Gate(const AdviceRequest& request, const std::vector<Demand>& demand
       outlook.jobs[i].p99 = kGateTail;
       continue;
     }
-    const double among = batch.size() > 1 ? ExtraTime(model, exposures[next++]) : 0;
+    const double among = batch.size() > 1 ? extras[next++] : 0;
     outlook.jobs[i] = Slowed(kGateCost * busy + among, batch.size() > 1 ? model.error : 0.5);
   }
   Conclude(request, outlook);
