@@ -78,6 +78,7 @@ std::uint64_t VirtualNs(std::uint64_t gpu_ns, std::uint32_t weight) {
 }
 
 void CatchUp(Board& board, int slot, std::uint64_t now_ns) {
+  if (board.batch_jobs.load(std::memory_order_relaxed) < 2) return;
   Slot& own = board.slots[slot];
   const std::uint64_t last = own.last_launch_ns.load(std::memory_order_relaxed);
   const bool was_idle = !MarksItsWork(own) && now_ns >= last + kIdleAfterNs;
