@@ -51,6 +51,7 @@ TEST(UrlTest, NamesHostPortAndProtocol) {
     ASSERT_FALSE(url) << wrong;
     EXPECT_THAT(url.error().message, HasSubstr("http://127.0.0.1:8000"));
   }
+  EXPECT_THAT(ParseUrl("http://").error().message, ::testing::HasSubstr("names no host"));
 }
 
 TEST(ScheduleTest, MergesModelsAndKeepsWhatIsMeasuredApartFromTheWarmUp) {

@@ -33,14 +33,15 @@ Result<Url> ParseUrl(std::string_view text) {
   };
   Url url;
   url.text = text;
-  std::string_view rest;
+  std::optional<std::string_view> after;
   for (const Scheme& scheme : kSchemes) {
     if (!text.starts_with(scheme.prefix)) continue;
-    rest = text.substr(scheme.prefix.size());
+    after = text.substr(scheme.prefix.size());
     url.grpc = scheme.grpc;
     url.tls = scheme.tls;
   }
-  if (rest.empty()) return wrong("does not begin with http://, https://, grpc:// or grpcs://");
+  if (!after) return wrong("does not begin with http://, https://, grpc:// or grpcs://");
+  std::string_view rest = *after;
   if (rest.starts_with("unix:")) {
     url.host = "localhost";
     url.address = rest;
