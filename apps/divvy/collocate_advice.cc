@@ -64,4 +64,19 @@ std::vector<SetAdvice> AdviseSets(const workload::JobsFile& file,
   return found;
 }
 
+Result<void> CheckNoGuess(const workload::MeasuredSet& measured, std::string_view jobs_file) {
+  for (const workload::MeasuredJob& job : measured.jobs) {
+    workload::SoloProfile kept = job.profile;
+    kept.family.clear();
+    kept.speeds.clear();
+    kept.elsewhere.reset();
+    if (!planner::EstimateDemand(kept, measured.gpu_power_w).is_guess) continue;
+    return Fail(ErrorCode::kFailedPrecondition,
+                fmt::format("of {} neither utilisation nor, with the GPU's limit (`gpu: power`), "
+                            "power is known: say them in {}, where NVML does not",
+                            job.name, jobs_file));
+  }
+  return {};
+}
+
 }  // namespace divvy::app

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "measure/runs_file.h"
 #include "measure/together.h"
 #include "planner/advice.h"
+#include "workload/collocations.h"
 #include "workload/jobs_file.h"
 
 namespace divvy::app {
@@ -21,5 +24,10 @@ struct SetAdvice {
 [[nodiscard]] std::vector<SetAdvice> AdviseSets(const workload::JobsFile& file,
                                                 const std::vector<measure::RunRow>& rows,
                                                 const std::vector<measure::SetTogether>& sets);
+
+// Guesses are not learned from: kFailedPrecondition when nothing is known of a job, that the
+// history would keep, but how long it took. `jobs_file` is where more can be said.
+[[nodiscard]] Result<void> CheckNoGuess(const workload::MeasuredSet& measured,
+                                        std::string_view jobs_file);
 
 }  // namespace divvy::app

@@ -386,24 +386,11 @@ class Collocation {
     return {};
   }
 
-  // Guesses are not learned from: neither of runs that no GPU was seen at, nor of jobs of which
-  // nothing is known but how long they took.
   [[nodiscard]] Result<void> Learn(const workload::MeasuredSet& measured) const {
     if (findings_.driver.empty()) {
       return Fail(ErrorCode::kFailedPrecondition, "NVML says of no GPU that it was there");
     }
-    for (const auto& job : measured.jobs) {
-      // By what the history keeps of it.
-      workload::SoloProfile kept = job.profile;
-      kept.family.clear();
-      kept.speeds.clear();
-      kept.elsewhere.reset();
-      if (!planner::EstimateDemand(kept, measured.gpu_power_w).is_guess) continue;
-      return Fail(ErrorCode::kFailedPrecondition,
-                  fmt::format("of {} neither utilisation nor, with the GPU's limit (`gpu: power`), "
-                              "power is known: say them in {}, where NVML does not",
-                              job.name, NameOfInput(options_.jobs)));
-    }
+    if (auto known = CheckNoGuess(measured, NameOfInput(options_.jobs)); !known) return known;
     return AppendHistory(options_.history.empty() ? OwnHistory() : options_.history, measured);
   }
 

@@ -16,6 +16,7 @@ SMs); tight, balanced, off and slo=20ms (through `divvy run`, `+no-mps` without 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -151,9 +152,9 @@ class Clocks:
 
     def stop(self):
         self.process.terminate()
-        # The last line may be cut off.
+        # The last line may be cut off, and what the driver does not tell is no number.
         lines = self.process.communicate()[0].split("\n")[:-1]
-        samples = [[float(word) for word in line.split(",")] for line in lines]
+        samples = [[float(word) for word in line.split(",")] for line in lines if re.fullmatch(r"[0-9.]+, [0-9.]+", line)]
         if not samples:
             return {}
         clocks, watts = (sorted(column) for column in zip(*samples))

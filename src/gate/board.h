@@ -3,10 +3,10 @@
 // The board: one file of shared memory per GPU on which the jobs that share it see each other.
 //
 // Every job has a slot, which nobody else writes but to free the dead and to note who has no work.
-// There is no lock on the way of a launch: a
-// robust mutex guards joining, leaving and the removal of the dead, nothing else. The GPU itself
-// reads `level`: a batch job puts waits on it between its kernels, so that a latency job pauses
-// training by one store and resumes it by another, and neither has to wake anybody.
+// There is no lock on the way of a launch: a robust mutex guards joining, leaving and the removal
+// of the dead, nothing else. The GPU itself reads `level`: a batch job puts waits on it between its
+// kernels, so that a latency job pauses training by one store and resumes it by another, and
+// neither has to wake anybody.
 //
 // Used by the gate library inside foreign processes: no exceptions, no allocation, no dependency
 // but libc.

@@ -29,7 +29,7 @@ bool HasWork(const Slot& slot, std::uint64_t now_ns) {
   if (now_ns >= last + kStuckAfterNs) return false;
   if (!QueueIsShort(slot)) return true;
   const std::uint64_t since = slot.short_since_ns.load(std::memory_order_relaxed);
-  return since != 0 && now_ns < since + kDryAfterNs;
+  return since != 0 && now_ns < since + kStepEndNs;
 }
 
 // The least virtual time of the others at work; UINT64_MAX if there are none.

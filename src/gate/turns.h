@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kMarkNs = 500'000;
 // Who is further behind than others can have got ahead of it was idle, which is no claim.
 inline constexpr std::uint64_t kMostClaimNs = 2 * kMayLeadNs;
 // A job whose queue has run short is waited for so long still: that is the end of a step.
-inline constexpr std::uint64_t kDryAfterNs = 1'000'000;
+inline constexpr std::uint64_t kStepEndNs = 1'000'000;
 // One that cannot put marks has work for so long after a launch.
 inline constexpr std::uint64_t kIdleAfterNs = 50'000'000;
 // Streams of one track may pass marks out of order, and the last one never be seen: so long after

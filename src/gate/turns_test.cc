@@ -181,7 +181,7 @@ TEST_F(MarkedTurnsTest, OnlyAFilledQueueHoldsOthersBack) {
   EXPECT_TRUE(OneLeadsTooFar());
   RunDry(other_);
   EXPECT_TRUE(OneLeadsTooFar()) << "between two steps";
-  now_ += kDryAfterNs;
+  now_ += kStepEndNs;
   EXPECT_FALSE(OneLeadsTooFar());
   Mark(other_);
   EXPECT_FALSE(OneLeadsTooFar()) << "its CPU does not keep up";
@@ -215,7 +215,7 @@ TEST_F(MarkedTurnsTest, StreamsAreCountedApart) {
   one_.virtual_ns.store(kMayLeadNs + 1);
   RunDry(other_);
   ASSERT_TRUE(OneLeadsTooFar());
-  now_ += kDryAfterNs;
+  now_ += kStepEndNs;
   NoteMark(other_, 1, 1);
   other_.last_launch_ns.store(now_);
   EXPECT_FALSE(OneLeadsTooFar());
@@ -223,9 +223,9 @@ TEST_F(MarkedTurnsTest, StreamsAreCountedApart) {
   EXPECT_TRUE(OneLeadsTooFar()) << "half a millisecond on each of two";
   other_.passed[2].store(1);  // The later one first.
   other_.passed[1].store(1);
-  now_ += kDryAfterNs;
+  now_ += kStepEndNs;
   static_cast<void>(OneLeadsTooFar());  // It is seen.
-  now_ += kDryAfterNs;
+  now_ += kStepEndNs;
   EXPECT_FALSE(OneLeadsTooFar());
 }
 

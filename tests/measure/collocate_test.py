@@ -96,7 +96,8 @@ class Collocate(unittest.TestCase):
         self.assertEqual([one["workload"] for one in found["not_done"]], ["all, mig"] * 2)
         # Who asked for MPS got a daemon, of which nothing is left; so is nothing of the jobs.
         with open(self.path("mps.log")) as log:
-            self.assertIn("start", log.read())
+            # Each workload of its own: mps and gate follow each other.
+            self.assertEqual(sum(line.split()[0] == "start" for line in log if line.strip()), 2)
         # The daemon's keeper ends when nobody uses it any more.
         deadline = time.monotonic() + 30
         while self.left_behind() and time.monotonic() < deadline:
@@ -332,6 +333,16 @@ run: {{warmup: 0s, limit: 50s}}
         shown, _ = self.run_to_end(jobs, "--runs", self.path("sets.csv"))
         self.assertEqual(shown.count("Advice from the runs alone"), 2, shown)
         self.assertIn("FORETOLD", shown)
+
+    def test_a_gpu_that_is_cut_is_known_too(self):
+        for words in (["init", self.path("cut"), "--gpus", "H200-141GB+mig"], *(["create", self.path("cut"), "--profile", "3g.71gb"],) * 2):
+            subprocess.run([os.environ["NVML_SIM_TOOL"], *words], check=True, stdout=subprocess.DEVNULL)
+        self.environment["DIVVY_NVML_SIM_STATE"] = self.path("cut")
+        jobs = self.write("jobs.yaml", JOBS)
+        table = self.write("two.csv", "workload,mode,job\ntwo,mig,counter\ntwo,mig,counter\n")
+        self.run_to_end(jobs, "--runs", table)
+        self.assertEqual([row["state"] for row in self.rows("two.csv")], ["done"] * 2)
+        self.assertRegex(self.rows("two.csv")[0]["on"], r"^H200-141GB GPU-\S+, driver \S+$")
 
     def test_what_the_history_would_not_keep_is_not_learned_from(self):
         for known in ("family: resnet", "power: 300"):
