@@ -5,7 +5,8 @@
     divvy collocate FOLDER/jobs.yaml --runs FOLDER/runs.csv
 
 Small, medium and large training jobs alone; two, three and seven copies of each; mixes; and a recommender with large
-tables beside a large vision model: each by time slicing, MPS and Divvy's gate. Seven of each size must fit an H200's
+tables beside a large vision model: each by time slicing, MPS and Divvy's gate. At the end each job alone once more: speeds
+are told against the first run, and the second says how steady that is. Seven of each size must fit an H200's
 141 GB: batches are chosen for that. Models have random weights and made-up data (bench/gpu/models.py).
 """
 
@@ -54,6 +55,8 @@ def main():
                 for name, count in members:
                     for _ in range(count):
                         print(f"\"{title}, {mode}\",{mode},{name}", file=file)
+        for name, _, _ in all_jobs:
+            print(f"{name} alone again,alone,{name}", file=file)
 
 
 if __name__ == "__main__":
