@@ -148,7 +148,9 @@ part_serve() {
 part_ops() {
   local failed=()
   say "cost of the kernel log"
+  keep_awake # A job that its CPU slows tells nothing of the log otherwise: runs of the LSTM differed by a quarter.
   attempt "a way of ops_cost.py" "$python" "$here/ops_cost.py" run --divvy "$divvy" --out "$out/ops-cost.jsonl" "${ops[@]}" ${OPS_OPTIONS:-} >/dev/null
+  let_sleep
   "$python" "$here/ops_cost.py" table "$out/ops-cost.jsonl" | tee "$out/ops-cost.md"
   nothing_failed
 }
