@@ -88,9 +88,20 @@ void CatchUp(Board& board, int slot, std::uint64_t now_ns) {
     own.virtual_ns.store(ahead - claim, std::memory_order_relaxed);
 }
 
-void NoteMark(Slot& slot, int track, std::uint32_t mark) {
-  slot.submitted[track].store(mark, std::memory_order_relaxed);
-  if (!QueueIsShort(slot)) slot.short_since_ns.store(0, std::memory_order_relaxed);
+void NoteMark(Board& board, int slot, int track, std::uint32_t mark, std::uint64_t now_ns) {
+  Slot& own = board.slots[slot];
+  own.submitted[track].store(mark, std::memory_order_relaxed);
+  if (QueueIsShort(own)) return;
+  const std::uint64_t since = own.short_since_ns.exchange(0, std::memory_order_relaxed);
+  if (since == 0 || now_ns <= since + kStepEndNs) return;
+  const std::uint64_t time = own.virtual_ns.load(std::memory_order_relaxed);
+  const std::uint64_t ahead = MostOfOthers(board, slot, now_ns);
+  if (ahead <= time) return;
+  const std::uint64_t unused = VirtualNs(now_ns - since, own.job.weight);
+  own.virtual_ns.fetch_add(unused < ahead - time ? unused : ahead - time,
+                           std::memory_order_relaxed);
 }
+
+void NotePause(Slot& slot) { slot.short_since_ns.store(0, std::memory_order_relaxed); }
 
 }  // namespace divvy::gate

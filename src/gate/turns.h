@@ -11,7 +11,7 @@ namespace divvy::gate {
 inline constexpr std::uint64_t kMayLeadNs = 20'000'000;
 // GPU time after which a job looks at the others, and which a mark counts.
 inline constexpr std::uint64_t kMarkNs = 500'000;
-// Who is further behind than others can have got ahead of it was idle, which is no claim.
+// Who is further behind than others can have got ahead of it was idle for long, which is no claim.
 inline constexpr std::uint64_t kMostClaimNs = 2 * kMayLeadNs;
 // A job whose queue has run short is waited for so long still: that is the end of a step.
 inline constexpr std::uint64_t kStepEndNs = 1'000'000;
@@ -32,7 +32,14 @@ inline constexpr std::uint64_t kStuckAfterNs = 1'000'000'000;
 // behind the others that it would hold the GPU until it caught up.
 void CatchUp(Board& board, int slot, std::uint64_t now_ns);
 
-// A mark was put behind what the job launched on a track.
-void NoteMark(Slot& slot, int track, std::uint32_t mark);
+// A mark was put behind what the job launched on a track. If its queue was short for longer than
+// the end of a step and is filled now, the time between counts as if the job had used it: else one
+// that needs a fifth of the GPU would stay behind, and hold the others whenever it has something to
+// do.
+void NoteMark(Board& board, int slot, int track, std::uint32_t mark, std::uint64_t now_ns);
+
+// The job has let others catch up, and may go on: that its queue ran short meanwhile was not its
+// own doing.
+void NotePause(Slot& slot);
 
 }  // namespace divvy::gate

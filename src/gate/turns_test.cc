@@ -160,13 +160,14 @@ class MarkedTurnsTest : public ::testing::Test {
   }
 
   void Mark(Slot& slot) {
-    NoteMark(slot, 0, slot.submitted[0].load() + 1);
+    NoteMark(*board_, IndexOf(slot), 0, slot.submitted[0].load() + 1, now_);
     slot.last_launch_ns.store(now_);
   }
   void Fill(Slot& slot) {
     Mark(slot);
     Mark(slot);
   }
+  int IndexOf(const Slot& slot) const { return static_cast<int>(&slot - board_->slots); }
   static void RunDry(Slot& slot) { slot.passed[0].store(slot.submitted[0].load()); }
   bool OneLeadsTooFar() { return LeadsTooFar(*board_, 0, now_); }
 
@@ -202,11 +203,11 @@ TEST_F(MarkedTurnsTest, WhoWaitsForItsOwnWorkIsWaitedForButNotForEver) {
 TEST_F(MarkedTurnsTest, CountersMayWrap) {
   for (const std::uint32_t at : {UINT32_MAX - 1, UINT32_MAX, 0U, 1U}) {
     other_.passed[0].store(at);
-    NoteMark(other_, 0, at + 1);
-    other_.short_since_ns.store(1);
+    NoteMark(*board_, 1, 0, at + 1, now_);
+    other_.short_since_ns.store(now_ - kStepEndNs);
     one_.virtual_ns.store(kMayLeadNs + 1);
     EXPECT_FALSE(OneLeadsTooFar()) << at;
-    NoteMark(other_, 0, at + 2);
+    NoteMark(*board_, 1, 0, at + 2, now_);
     EXPECT_TRUE(OneLeadsTooFar()) << at;
   }
 }
@@ -216,10 +217,10 @@ TEST_F(MarkedTurnsTest, StreamsAreCountedApart) {
   RunDry(other_);
   ASSERT_TRUE(OneLeadsTooFar());
   now_ += kStepEndNs;
-  NoteMark(other_, 1, 1);
+  NoteMark(*board_, 1, 1, 1, now_);
   other_.last_launch_ns.store(now_);
   EXPECT_FALSE(OneLeadsTooFar());
-  NoteMark(other_, 2, 1);
+  NoteMark(*board_, 1, 2, 1, now_);
   EXPECT_TRUE(OneLeadsTooFar()) << "half a millisecond on each of two";
   other_.passed[2].store(1);  // The later one first.
   other_.passed[1].store(1);
@@ -270,6 +271,57 @@ TEST_F(MarkedTurnsTest, AJobThatItsCpuSlowsSlowsNobody) {
     }
   }
   EXPECT_EQ(waits, 0);
+}
+
+// 3 ms of GPU time in every 12, all launched at once: while they are under way it has a filled
+// queue.
+TEST_F(MarkedTurnsTest, TimeThatAJobHadNoUseForCountsAsUsed) {
+  int waits = 0;
+  for (int ms = 0; ms < 4'800; ++ms) {
+    now_ += kMs;
+    if (ms % 12 == 0) {
+      CatchUp(*board_, 1, now_);
+      other_.virtual_ns.fetch_add(3 * kMs);
+      for (int i = 0; i < 6; ++i) Mark(other_);
+    } else if (ms % 12 == 3) {
+      RunDry(other_);
+    }
+    CatchUp(*board_, 0, now_);
+    Mark(one_);
+    OneLeadsTooFar() ? static_cast<void>(++waits)
+                     : static_cast<void>(one_.virtual_ns.fetch_add(kMs));
+  }
+  EXPECT_LT(waits, 50) << "of the 1600 in which the other has work";
+}
+
+TEST_F(MarkedTurnsTest, TimeWithoutWorkCountsByWeightAndTakesNobodyBeyondTheOthers) {
+  const auto after_gap = [&](std::uint32_t weight, std::uint64_t ns) {
+    other_.job.weight = weight;
+    other_.virtual_ns.store(80 * kMs);
+    one_.virtual_ns.store(100 * kMs);
+    RunDry(other_);
+    static_cast<void>(OneLeadsTooFar());  // It is seen.
+    now_ += ns;
+    one_.last_launch_ns.store(now_);
+    Fill(other_);
+    return other_.virtual_ns.load();
+  };
+  EXPECT_EQ(after_gap(100, 5 * kMs), 85 * kMs);
+  EXPECT_EQ(after_gap(1000, 5 * kMs), 80 * kMs + kMs / 2)
+      << "its right to the GPU is ten times that";
+  EXPECT_EQ(after_gap(100, 500 * kMs), 100 * kMs);
+  EXPECT_EQ(after_gap(100, kStepEndNs), 80 * kMs);
+}
+
+TEST_F(MarkedTurnsTest, WhoLetOthersCatchUpIsNotChargedForIt) {
+  other_.virtual_ns.store(100 * kMs);
+  RunDry(one_);
+  static_cast<void>(LeadsTooFar(*board_, 1, now_));  // It is seen.
+  now_ += 10 * kMs;
+  other_.last_launch_ns.store(now_);
+  NotePause(one_);
+  Fill(one_);
+  EXPECT_EQ(one_.virtual_ns.load(), 0U);
 }
 
 TEST(TurnsTest, NobodyLeadsByMoreThanItMay) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -52,6 +53,8 @@ class GateSharingTest : public GateTest {
     }
     return nullptr;
   }
+
+  double BusyKernelsForEachOf(const Words& thinking);
 
   gate::Slot* gate_ = nullptr;
   gate::Slot* trainer_ = nullptr;
@@ -204,28 +207,51 @@ TEST_F(GateSharingTest, AJobOfGraphsHasItsShare) {
   Stop(*graphs);
 }
 
-TEST_F(GateSharingTest, AJobThatThinksHoldsNobodyBack) {
-  // One uses the GPU for a tenth of the time and fits beside the other: turns by GPU time alone
-  // would slow the other down to that.
+// How many kernels a busy job launches for each of one that thinks between its steps; both fit side
+// by side, and turns by GPU time alone would slow the busy one down. Its CPU is busy as well: it
+// has nothing queued by which it could make up for a pause.
+double GateSharingTest::BusyKernelsForEachOf(const Words& thinking) {
   auto busy = Start(As::kBatch,
-                    {"train", "--kernels", "10", "--us", "1000", "--blocks", "8", "--secs", "60"},
+                    {"train", "--kernels", "10", "--us", "1000", "--blocks", "8", "--think-us",
+                     "900", "--secs", "60"},
                     {{"DIVVY_WEIGHT", "101"}});
-  auto thinker = Start(As::kBatch, {"train", "--kernels", "1", "--us", "1000", "--blocks", "8",
-                                    "--think-us", "9000", "--secs", "60"});
-  ASSERT_TRUE(busy->AwaitOutput("READY"));
-  ASSERT_TRUE(thinker->AwaitOutput("READY"));
+  auto thinker = Start(As::kBatch, thinking);
+  EXPECT_TRUE(busy->AwaitOutput("READY"));
+  EXPECT_TRUE(thinker->AwaitOutput("READY"));
   const gate::Slot* const busy_slot = BatchSlotOf(101);
   const gate::Slot* const thinking_slot = BatchSlotOf(100);
-  ASSERT_TRUE(busy_slot != nullptr && thinking_slot != nullptr);
+  if (busy_slot == nullptr || thinking_slot == nullptr) {
+    ADD_FAILURE() << "they are not on the board";
+    return 0;
+  }
   const std::uint64_t busy_before = busy_slot->launches.load();
   const std::uint64_t thinking_before = thinking_slot->launches.load();
-  ASSERT_TRUE(Await([&] { return thinking_slot->launches.load() > thinking_before + 100; }));
+  EXPECT_TRUE(Await([&] { return thinking_slot->launches.load() > thinking_before + 100; }));
   const double ratio = static_cast<double>(busy_slot->launches.load() - busy_before) /
                        static_cast<double>(thinking_slot->launches.load() - thinking_before);
-  std::printf("%.1f kernels of the busy job for one of the thinker's\n", ratio);
-  EXPECT_GT(ratio, 4);
+  std::printf("%.2f kernels of the busy job for one of the thinker's\n", ratio);
   Stop(*thinker);
   Stop(*busy);
+  return ratio;
+}
+
+TEST_F(GateSharingTest, AJobThatThinksHoldsNobodyBack) {
+  // The GPU for a tenth of the time.
+  EXPECT_GT(BusyKernelsForEachOf({"train", "--kernels", "1", "--us", "1000", "--blocks", "8",
+                                  "--think-us", "9000", "--secs", "60"}),
+            4);
+}
+
+TEST_F(GateSharingTest, NorDoesOneWithFilledQueuesInBetween) {
+  // Half the time, in one piece: some 20 of the busy job's kernels, and 10 if it is held meanwhile.
+  // A machine that is busy with other things may spoil one measurement, not three.
+  double most = 0;
+  for (int attempt = 0; attempt < 3 && most <= 12.5; ++attempt) {
+    most = std::max(most, BusyKernelsForEachOf({"train", "--kernels", "10", "--us", "1000",
+                                                "--blocks", "8", "--graph", "1", "--stream", "own",
+                                                "--think-us", "10000", "--secs", "60"}));
+  }
+  EXPECT_GT(most, 12.5);
 }
 
 TEST_F(GateSharingTest, MarkedRequestsAreTimedFromTheirArrival) {

@@ -117,8 +117,9 @@ void MarkProgress(const Driver& driver, GpuState& gpu, cuda::Stream stream, std:
   const std::uint32_t mark = slot.submitted[track].load(std::memory_order_relaxed) + marks;
   if (driver.cuStreamWriteValue32_v2(stream, gpu.board_on_gpu + offset, mark, 0) != cuda::kSuccess)
     return;
-  NoteMark(slot, track, mark);
-  slot.last_launch_ns.store(NowNs(), std::memory_order_relaxed);  // The calls may have taken long.
+  const std::uint64_t now = NowNs();
+  NoteMark(*gpu.board, gpu.slot_index, track, mark, now);
+  slot.last_launch_ns.store(now, std::memory_order_relaxed);  // The calls may have taken long.
 }
 
 // Returns how many marks what it accounts for is worth.
@@ -130,12 +131,14 @@ std::uint32_t TakeTurns(GpuState& gpu) {
   slot.gpu_ns.fetch_add(ns, std::memory_order_relaxed);
   slot.virtual_ns.fetch_add(VirtualNs(ns, slot.job.weight), std::memory_order_relaxed);
   slot.last_launch_ns.store(now, std::memory_order_relaxed);
-  for (int i = 0; i < kTurnPauses && LeadsTooFar(*gpu.board, gpu.slot_index, now); ++i) {
+  int pauses = 0;
+  for (; pauses < kTurnPauses && LeadsTooFar(*gpu.board, gpu.slot_index, now); ++pauses) {
     const timespec pause{0, kTurnPauseNs};
     nanosleep(&pause, nullptr);
     now = NowNs();
     slot.last_launch_ns.store(now, std::memory_order_relaxed);
   }
+  if (pauses > 0) NotePause(slot);
   return static_cast<std::uint32_t>(ns / kMarkNs);
 }
 
