@@ -2,10 +2,9 @@
 
 // How often launches are timed under the kernel log.
 //
-// Assumes that a timing costs the same whatever is timed, in the calling thread and on the GPU
-// together, and that a kernel takes much the same time each time. So each kind is timed a few times
-// as soon as it is seen, and then every so many-th launch of any kind, as many as keep the whole
-// below a set part of the time that passes.
+// Assumes that a kernel takes much the same time each time. So each kind is timed a few times as
+// soon as it is seen, and then every so many-th launch of any kind, as many as keep what timing has
+// really taken below a set part of the time that passes.
 
 #include <atomic>
 #include <cstdint>
@@ -19,8 +18,13 @@ class OpsPace {
  public:
   static constexpr std::uint32_t kFirstSamples = 8;
 
-  // Before everything else. `sample_ns` is what one timing costs.
-  void Begin(std::uint32_t cost_ppm, std::uint32_t sample_ns, std::uint64_t now_ns);
+  // At the beginning, when all kinds are new, timing may take this long whatever the rate.
+  static constexpr std::int64_t kCreditAtFirstNs = 6'000'000;
+  // More is not charged at once: a thread that was stopped in the middle was not stopped by us.
+  static constexpr std::uint64_t kMostChargeNs = 10'000'000;
+
+  // Before everything else.
+  void Begin(std::uint32_t cost_ppm, std::uint64_t now_ns);
 
   // Whether launch number `launch` (from 0) of the kind `key`, which has `samples` timings, should
   // be timed. Any thread, on every launch.
@@ -35,12 +39,13 @@ class OpsPace {
     return (place >> 1) >> (63 - bits_.load(std::memory_order_relaxed)) == 0;
   }
 
-  // Whether a timing that is wanted may be had now; it is then paid for. `first`: it is one of the
-  // first few of its kind, which says nothing of how often the others should be. One caller at a
-  // time.
-  [[nodiscard]] bool Spend(std::uint64_t now_ns, bool first);
+  // Whether a timing that is wanted may be had now. `first`: it is one of the first few of its
+  // kind, which says nothing of how often the others should be. One caller at a time, with Charge.
+  [[nodiscard]] bool Allows(std::uint64_t now_ns, bool first);
+  // What timing has taken, in the calling thread and on the GPU together.
+  void Charge(std::uint64_t ns);
 
-  [[nodiscard]] bool has_begun() const { return sample_ns_ != 0; }
+  [[nodiscard]] bool has_begun() const { return last_ns_ != 0; }
 
   // One launch in so many is timed.
   [[nodiscard]] std::uint32_t Every() const { return 1U << bits_.load(std::memory_order_relaxed); }
@@ -48,8 +53,7 @@ class OpsPace {
  private:
   std::atomic<std::uint32_t> bits_;
   std::uint32_t cost_ppm_;
-  std::uint32_t sample_ns_;
-  std::uint64_t credit_ns_;
+  std::int64_t credit_ns_;
   std::uint64_t last_ns_;
   std::uint64_t changed_ns_;  // when bits_ was
 };

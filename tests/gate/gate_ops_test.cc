@@ -188,6 +188,21 @@ TEST_F(GateOpsTest, AStreamIsNotHeldByAThreadThatIsStuck) {
   EXPECT_GT(longest_us, 100'000);
 }
 
+TEST_F(GateOpsTest, WhereTimingIsSlowThereIsLess) {
+  // At one percent a second pays for 10 ms, the beginning for 6: for a few of 2 ms each.
+  const auto timed = [&](const Environment& more) {
+    const test::Finished finished =
+        Log({"--cost", "1"}, SimJob({"--kernels", "10", "--us", "100", "--steps", "400"}), more);
+    EXPECT_EQ(finished.exit_status, 0) << finished.err;
+    return Summary()["totals"]["timed"].get<int>();
+  };
+  const int usual = timed({});
+  const int slow = timed({{"DIVVY_CUDA_SIM_FAULTS", "delay:cuStreamWaitValue32_v2@*=1ms"}});
+  std::printf("%d timings, %d by a slow driver\n", usual, slow);
+  EXPECT_LT(slow, 40);
+  EXPECT_GT(usual, 2 * slow);
+}
+
 TEST_F(GateOpsTest, WithoutAPlaceForItsLogAProgramRunsAsItWould) {
   const Words job{"train", "--kernels", "2", "--us", "20", "--steps", "2"};
   for (const auto& [log, message] : {std::pair<std::string, std::string>{"", "DIVVY_LOG"},

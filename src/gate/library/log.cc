@@ -11,10 +11,6 @@
 namespace divvy::gate {
 namespace {
 
-// What a pair of events takes the GPU, which no clock of ours sees.
-constexpr std::uint32_t kPairOnGpuNs = 3'000;
-// Likewise a wait on memory.
-constexpr std::uint32_t kHoldOnGpuNs = 2'400;
 // Launching takes microseconds. Who is at it for longer has been stopped.
 constexpr std::uint64_t kLongestHoldNs = 2'000'000;
 constexpr long kWatchPauseNs = 10'000'000;
@@ -98,12 +94,10 @@ bool JoinLog(const Driver& driver, GpuState& gpu) {
   gpu.multiprocessors = static_cast<std::uint32_t>(multiprocessors);
   // Before the first hold, which may need it already.
   const bool watched = StartWatch();
-  const std::uint32_t pair_ns = PrepareTiming(driver, gpu, watched);
-  const std::uint32_t on_gpu_ns = kPairOnGpuNs + (gpu.hold_on_gpu != 0 ? kHoldOnGpuNs : 0);
-  // Reading a pair costs about half of recording it. A context made anew does not begin anew: its
-  // first timings would never end in a program that makes many.
-  if (!gpu.pace.has_begun())
-    gpu.pace.Begin(process.settings.log_cost_ppm, on_gpu_ns + pair_ns + pair_ns / 2, NowNs());
+  PrepareTiming(driver, gpu, watched);
+  // A context made anew does not begin anew: its first timings would never end in a program that
+  // makes many.
+  if (!gpu.pace.has_begun()) gpu.pace.Begin(process.settings.log_cost_ppm, NowNs());
   char error[512] = "no directory is named (DIVVY_LOG)";
   pthread_mutex_lock(&log_lock);
   const char* directory = process.settings.log_directory;

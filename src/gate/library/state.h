@@ -47,6 +47,7 @@ struct Timed {
 struct Sample {
   cuda::Event begin, end;
   Timed timed;  // without a cost: free
+  bool held;    // its stream, until the launch is submitted
 };
 
 // One thread of a latency job on one GPU.

@@ -9,6 +9,10 @@ namespace {
 constexpr int kEmptyPairs = 8;
 // Elapsed times are floats in milliseconds: after a second they are good to 60 ns.
 constexpr float kClockMs = 1000.0F;
+// What a pair of events takes the GPU, which no clock of ours sees.
+constexpr std::uint32_t kPairOnGpuNs = 3'000;
+// Likewise a wait on memory.
+constexpr std::uint32_t kHoldOnGpuNs = 2'400;
 // Programs may wait thousands of times a second; timings need not be read as often.
 constexpr std::uint64_t kReadEveryNs = 200'000;
 
@@ -108,11 +112,11 @@ void Harvest(const Driver& driver, GpuState& gpu) {
 
 }  // namespace
 
-void ReleaseHold(GpuState& gpu) {
+bool ReleaseHold(GpuState& gpu) {
   const std::uint32_t number = gpu.hold_number.load(std::memory_order_relaxed);
-  std::uint64_t since = gpu.held_since_ns.load(std::memory_order_relaxed);
-  gpu.held_since_ns.compare_exchange_strong(since, 0, std::memory_order_relaxed);
+  const bool was_held = gpu.held_since_ns.exchange(0, std::memory_order_relaxed) != 0;
   RaiseTo(gpu, number);
+  return was_held;
 }
 
 void ReleaseHeldSince(GpuState& gpu, std::uint64_t since_ns) {
@@ -153,14 +157,14 @@ Described Describe(const Driver& driver, const GpuState& gpu, const LaunchShape&
   return described;
 }
 
-std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu, bool may_hold) {
+void PrepareTiming(const Driver& driver, GpuState& gpu, bool may_hold) {
   for (Sample& sample : gpu.samples) {
     if (driver.cuEventCreate(&sample.begin, 0) != cuda::kSuccess ||
         driver.cuEventCreate(&sample.end, 0) != cuda::kSuccess)
-      return 0;
+      return;
   }
   cuda::Stream stream = nullptr;
-  if (driver.cuStreamCreate(&stream, cuda::kStreamNonBlocking) != cuda::kSuccess) return 0;
+  if (driver.cuStreamCreate(&stream, cuda::kStreamNonBlocking) != cuda::kSuccess) return;
   const bool logs = process.settings.job.job_class == JobClass::kLog;
   if (may_hold) {
     // Its numbers go on where they were in an earlier context.
@@ -168,12 +172,10 @@ std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu, bool may_hold) 
     gpu.hold_on_gpu = MapForGpu(driver, &hold, sizeof hold);
     if (!Hold(driver, gpu, stream)) gpu.hold_on_gpu = 0;
   }
-  const std::uint64_t before = NowNs();
   for (int i = 0; i < kEmptyPairs; ++i) {
     driver.cuEventRecord(gpu.samples[i].begin, stream);
     driver.cuEventRecord(gpu.samples[i].end, stream);
   }
-  const std::uint64_t recorded = NowNs();
   if (gpu.hold_on_gpu != 0) ReleaseHold(gpu);
   driver.cuStreamSynchronize(stream);
   float least = 1.0F;
@@ -187,34 +189,42 @@ std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu, bool may_hold) 
   if (logs) StartClock(driver, gpu, stream);
   driver.cuStreamDestroy_v2(stream);
   gpu.sample_overhead_ns = least < 0.1F ? static_cast<std::uint32_t>(least * 1e6F) : 0;
-  return static_cast<std::uint32_t>((recorded - before) / kEmptyPairs);
 }
 
 Sample* BeginSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, const Timed& timed) {
   if (gpu.sampling.exchange(1, std::memory_order_acquire) != 0) return nullptr;
   Sample& sample = gpu.samples[gpu.next_sample % kSamples];
-  if (timed.kind == nullptr || gpu.pace.Spend(NowNs(), timed.first)) {
+  const bool logs = timed.kind != nullptr;
+  const std::uint64_t begun = logs ? NowNs() : 0;
+  if (!logs || gpu.pace.Allows(begun, timed.first)) {
     if (gpu.next_sample % 16 == 0 || sample.timed.cost != nullptr) Harvest(driver, gpu);
     const bool free = sample.timed.cost == nullptr && sample.begin != nullptr;
-    const bool held = free && timed.kind != nullptr && Hold(driver, gpu, stream);
+    const bool held = free && logs && Hold(driver, gpu, stream);
     if (free && driver.cuEventRecord(sample.begin, stream) == cuda::kSuccess) {
       ++gpu.next_sample;
       sample.timed = timed;
+      sample.held = held;
       gpu.samples_out.fetch_add(1, std::memory_order_relaxed);
+      if (logs) gpu.pace.Charge(NowNs() - begun + kPairOnGpuNs + (held ? kHoldOnGpuNs : 0));
       return &sample;
     }
     if (held) ReleaseHold(gpu);
+    if (logs) gpu.pace.Charge(NowNs() - begun);
   }
   gpu.sampling.store(0, std::memory_order_release);
   return nullptr;
 }
 
 void EndSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, Sample& sample) {
+  const bool logs = sample.timed.kind != nullptr;
+  const std::uint64_t launched = logs ? NowNs() : 0;
   if (driver.cuEventRecord(sample.end, stream) != cuda::kSuccess) {
     sample.timed.cost = nullptr;
     gpu.samples_out.fetch_sub(1, std::memory_order_relaxed);
   }
-  if (gpu.hold_on_gpu != 0) ReleaseHold(gpu);
+  const bool stuck = sample.held && !ReleaseHold(gpu);
+  // How long a launch takes is the program's affair, unless it could not end before we let go.
+  if (logs) gpu.pace.Charge(stuck ? OpsPace::kMostChargeNs : NowNs() - launched);
   gpu.sampling.store(0, std::memory_order_release);
 }
 
@@ -229,6 +239,7 @@ void ReadTimings() {
   if (now > gpu->harvested_ns + kReadEveryNs) {
     gpu->harvested_ns = now;
     Harvest(*driver, *gpu);
+    gpu->pace.Charge(NowNs() - now);
   }
   gpu->sampling.store(0, std::memory_order_release);
 }

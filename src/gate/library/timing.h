@@ -16,10 +16,9 @@ Described Describe(const Driver& driver, const GpuState& gpu, const LaunchShape&
                    cuda::Function function);
 
 // Makes the events with which kernels are timed, and finds out how much longer than its kernel a
-// pair of them measures. Returns what recording a pair costs the caller, in nanoseconds.
-// `may_hold`: streams are held meanwhile and later, if the driver can; REQUIRES: somebody watches
-// for holds that last too long.
-std::uint32_t PrepareTiming(const Driver& driver, GpuState& gpu, bool may_hold);
+// pair of them measures. `may_hold`: streams are held meanwhile and later, if the driver can;
+// REQUIRES: somebody watches for holds that last too long.
+void PrepareTiming(const Driver& driver, GpuState& gpu, bool may_hold);
 
 // Begins to time a launch; null if another thread is at it, all events are in use, or the pace does
 // not allow it. Whoever gets one ends it after the launch.
@@ -27,7 +26,8 @@ Sample* BeginSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, co
 void EndSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, Sample& sample);
 
 // Lets a stream go that is held while a kernel is being submitted: by the thread that holds it.
-void ReleaseHold(GpuState& gpu);
+// False if another has done so before.
+bool ReleaseHold(GpuState& gpu);
 // Likewise by any other, if it is still the hold that began then: the thread that holds it may
 // itself be stopped, in the driver, by one that waits for the stream.
 void ReleaseHeldSince(GpuState& gpu, std::uint64_t since_ns);
