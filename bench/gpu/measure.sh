@@ -28,7 +28,7 @@ ops=()
 study=()
 if [[ $on == cpu ]]; then
   type=FP32
-  ops=(--device cpu --rounds 1 --steps 4 --batch 4)
+  ops=(--device cpu --rounds 1 --blocks 2 --steps 2 --batch 4)
   study=(--device cpu --warmup 1s --limit 3s)
 fi
 [[ $on == mps ]] || crowded=

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """What logging kernels costs a training job: alone, under `divvy profile --ops`, under torch.profiler.
 
-    bench/gpu/ops_cost.py run   --divvy build/release/apps/divvy/divvy --out ops.jsonl [--rounds 5] [--models resnet50 lstm-lm]
+    bench/gpu/ops_cost.py run   --divvy build/release/apps/divvy/divvy --out ops.jsonl [--rounds 3] [--models resnet50 lstm-lm]
     bench/gpu/ops_cost.py table ops.jsonl
-    bench/gpu/ops_cost.py train resnet50 [--profiler]       one job, which prints RESULT {json}
+    bench/gpu/ops_cost.py train resnet50 [--profiler]       one job: a block for each line it reads, then RESULT {json}
 
-Each run is a process of its own; the ways take turns, in another order each round, and a way is held against the plain
-run of the same round. Steps are timed after a warm-up, between two synchronisations, in blocks. A run counts by the
-median of its blocks, which a hiccup of the machine does not move; the mean (ms_per_step) stands in the file too.
-torch.profiler records CPU and CUDA activities around the same steps; what it takes to end is told apart and not counted.
-Models are those of models.py, with random weights and data. A file that is there gets more rounds, numbered onwards.
+Each way is a process of its own, started anew each round. All are there at once and take turns, a block of steps each,
+in another order each time; who is not at it waits for a line on its standard input. So what the machine does meanwhile
+meets all of them alike: runs one after the other differed by a fifth on their own. A block is held against the plain one
+of its turn, and a round counts by the median of that. torch.profiler records CPU and CUDA activities around the same
+steps; what it takes to end is told apart and not counted. Models are those of models.py, with random weights and data. A
+file that is there gets more rounds, numbered onwards.
 """
 
 import argparse
@@ -23,8 +24,8 @@ import tempfile
 import time
 
 WAYS = ("plain", "ops", "profiler")
-# Batch, steps to warm up, steps to time, steps a block.
-SIZES = {"resnet50": (64, 20, 150, 10), "lstm-lm": (128, 30, 300, 20)}
+# Batch, steps to warm up, steps a block.
+SIZES = {"resnet50": (64, 20, 10), "lstm-lm": (128, 30, 20)}
 MOST_SLOWDOWN = 0.02  # of `divvy profile --ops`
 MOST_OF_PROFILER = 0.1  # its slowdown by that of torch.profiler
 
@@ -41,59 +42,93 @@ def train(args):
     import models
     import torch
 
-    batch, warm_up, steps, block = SIZES[args.model]
-    batch, steps = args.batch or batch, args.steps or steps
+    batch, warm_up, block = SIZES[args.model]
+    batch, block = args.batch or batch, args.steps or block
     if device_is_cuda := args.device == "cuda":
         torch.backends.cudnn.benchmark = True
     wait = torch.cuda.synchronize if device_is_cuda else lambda: None
     step = models.training_step(args.model, batch, args.device)
-    for _ in range(min(warm_up, steps)):
+    for _ in range(min(warm_up, 2 * block)):
         step()
     wait()
     blocks = []
     with profiler_or_nothing(args.profiler, args.device):
-        # The first step under a profiler sets it up.
-        step()
-        wait()
-        for first in range(0, steps, block):
-            count = min(block, steps - first)
+        print("READY", flush=True)
+        for _ in iter(sys.stdin.readline, ""):
+            step()  # The GPU and its caches were another's.
+            wait()
             begin = time.perf_counter()
-            for _ in range(count):
+            for _ in range(block):
                 step()
             wait()
-            blocks.append((time.perf_counter() - begin) / count * 1e3)
+            blocks.append((time.perf_counter() - begin) / block * 1e3)
+            print("BLOCK", flush=True)
         ending = time.perf_counter()
     end_s = time.perf_counter() - ending
-    result = {"model": args.model, "batch": batch, "steps": steps, "ms_per_step": statistics.fmean(blocks),
+    if not blocks:
+        sys.exit("ops_cost.py train: no line came on standard input, and so no block was trained")
+    result = {"model": args.model, "batch": batch, "steps": block * len(blocks), "ms_per_step": statistics.fmean(blocks),
               "median_ms": statistics.median(blocks), "blocks_ms": [round(ms, 4) for ms in blocks],
               "profiler_end_s": round(end_s, 3) if args.profiler else None, "torch": torch.__version__,
               "device": torch.cuda.get_device_name() if device_is_cuda else "cpu"}
     print("RESULT " + json.dumps(result), flush=True)
 
 
-def run_once(args, model, way, summary):
-    job = [sys.executable, os.path.abspath(__file__), "train", model, "--device", args.device]
-    job += ["--steps", str(args.steps)] if args.steps else []
-    job += ["--batch", str(args.batch)] if args.batch else []
-    if way == "profiler":
-        job.append("--profiler")
-    if way == "ops":
-        job = [args.divvy, "profile", "--ops", "-o", "json", "--summary", summary, "--", *job]
-    done = subprocess.run(job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    if done.returncode != 0 or not lines:
-        return {"model": model, "error": f"exit {done.returncode}: {(done.stdout + done.stderr)[-1500:]}"}
-    result = json.loads(lines[-1][7:])
-    if way == "ops":
-        with open(summary) as file:
+class Job:
+    """One way of training a model, in a process that trains a block when it is told to."""
+
+    def __init__(self, args, model, way, scratch):
+        self.model, self.way = model, way
+        self.summary = os.path.join(scratch, "summary.json")
+        command = [sys.executable, os.path.abspath(__file__), "train", model, "--device", args.device]
+        command += ["--steps", str(args.steps)] if args.steps else []
+        command += ["--batch", str(args.batch)] if args.batch else []
+        if way == "profiler":
+            command.append("--profiler")
+        if way == "ops":
+            command = [args.divvy, "profile", "--ops", "-o", "json", "--summary", self.summary, "--", *command]
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+
+    def read(self, word):
+        """The next line that begins so; what the libraries print is passed over. Nothing: the job has ended."""
+        return next((line for line in iter(self.process.stdout.readline, "") if line.startswith(word)), None)
+
+    def train_block(self):
+        """False if it has ended instead."""
+        try:
+            print("go", file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            return False
+        return self.read("BLOCK") is not None
+
+    def result(self):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        line = self.read("RESULT ")
+        if self.process.wait() != 0 or line is None:
+            self.errors.seek(0)
+            return {"model": self.model, "error": f"exit {self.process.returncode}: {self.errors.read()[-1500:]}"}
+        result = json.loads(line[7:])
+        return {**result, "log": self.log()} if self.way == "ops" else result
+
+    def log(self):
+        with open(self.summary) as file:
             document = json.load(file)
-        result["log"] = {**document["totals"], "kinds": len(document["kernels"]), "notes": document["notes"],
-                         "gpu_busy": [round(phase["gpu_busy"], 3) for phase in document["phases"]],
-                         "first": document["kernels"][:5]}
-        # A log that saw nothing costs nothing.
-        if args.device != "cpu" and not document["totals"]["launches"]:
-            return {"model": model, "error": f"no kernel was logged: {'; '.join(document['notes'])}"}
-    return result
+        return {**document["totals"], "kinds": len(document["kernels"]), "notes": document["notes"],
+                "gpu_busy": [round(phase["gpu_busy"], 3) for phase in document["phases"]], "first": document["kernels"][:5]}
+
+
+def run_round(args, model, number):
+    """What each way found."""
+    with tempfile.TemporaryDirectory() as scratch:
+        jobs = [Job(args, model, way, scratch) for way in args.ways]
+        going = [job.read("READY") is not None for job in jobs]
+        for block in range(args.blocks if all(going) else 0):
+            turn = (number + block) % len(jobs)
+            if not all([job.train_block() for job in jobs[turn:] + jobs[:turn]]):
+                break  # What comes after is held against nothing.
+        return [(job.way, job.result()) for job in jobs]
 
 
 def results_in(path):
@@ -104,12 +139,14 @@ def results_in(path):
 def run(args):
     first = 1 + max((r["round"] for r in results_in(args.out)), default=-1) if os.path.exists(args.out) else 0
     wanting = {(model, way) for model in args.models for way in args.ways}
-    with tempfile.TemporaryDirectory() as scratch, open(args.out, "a") as out:
+    with open(args.out, "a") as out:
         for number in range(first, first + args.rounds):
             for model in args.models:
-                turn = number % len(args.ways)
-                for way in args.ways[turn:] + args.ways[:turn]:
-                    result = {"round": number, "way": way, **run_once(args, model, way, scratch + "/summary.json")}
+                for way, found in run_round(args, model, number):
+                    # A log that saw nothing costs nothing.
+                    if args.device != "cpu" and "log" in found and not found["log"]["launches"]:
+                        found = {"model": model, "error": f"no kernel was logged: {'; '.join(found['log']['notes'])}"}
+                    result = {"round": number, "way": way, **found}
                     print(json.dumps(result), file=out, flush=True)
                     if "error" not in result:
                         wanting.discard((model, way))
@@ -122,9 +159,10 @@ def run(args):
 
 
 def slowdowns(results, model, way):
-    """Of each round that has both."""
-    times = {(r["round"], r["way"]): r["median_ms"] for r in results if r["model"] == model and "error" not in r}
-    return [times[n, way] / times[n, "plain"] - 1 for n, w in sorted(times) if w == way and (n, "plain") in times]
+    """Of each round that has both: the median over its turns."""
+    blocks = {(r["round"], r["way"]): r["blocks_ms"] for r in results if r["model"] == model and "error" not in r}
+    return [statistics.median(ms / plain for ms, plain in zip(blocks[n, way], blocks[n, "plain"])) - 1
+            for n, w in sorted(blocks) if w == way and (n, "plain") in blocks]
 
 
 def verdict(ops, profiler):
@@ -168,13 +206,14 @@ def main():
     runs = commands.add_parser("run", help="all ways, in turns")
     runs.add_argument("--divvy", required=True)
     runs.add_argument("--out", required=True)
-    runs.add_argument("--rounds", type=int, default=5)
+    runs.add_argument("--rounds", type=int, default=3)
+    runs.add_argument("--blocks", type=int, default=20, help="of each way in a round")
     runs.add_argument("--models", nargs="+", choices=list(SIZES), default=list(SIZES))
     runs.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     runs.set_defaults(do=run)
     for each in (command, runs):
         each.add_argument("--device", default="cuda", help="cpu to rehearse")
-        each.add_argument("--steps", type=int, help="other than usual")
+        each.add_argument("--steps", type=int, help="a block, other than usual")
         each.add_argument("--batch", type=int, help="other than usual")
     shown = commands.add_parser("table", help="of the results of runs")
     shown.add_argument("out", metavar="FILE.jsonl")
