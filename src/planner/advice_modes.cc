@@ -94,9 +94,31 @@ ModeOutlook OneByOne(const AdviceRequest& request) {
   return outlook;
 }
 
+// What of the GPU's time a job's kernels take alone; under MPS, of its SMs' time. 0 if nobody
+// knows.
+double LoadOf(const CollocatedJob& job, bool mps) {
+  return (mps ? job.profile.sm_activity : job.profile.utilisation).value_or(0);
+}
+
+// There is one GPU: of its time each job has what it needs or an equal part of what the others
+// leave. That part; at most all of it.
+double EqualPart(const std::vector<CollocatedJob>& jobs, bool mps) {
+  std::vector<double> loads;
+  for (const CollocatedJob& job : jobs) loads.push_back(LoadOf(job, mps));
+  std::ranges::sort(loads);
+  double left = 1;
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    const double part = left / static_cast<double>(loads.size() - i);
+    if (loads[i] > part) return part;
+    left -= loads[i];
+  }
+  return 1;
+}
+
 // What others add to each job's time. The model knows pairs; among more a job has an equal turn of
 // the GPU when it wants it, by time slicing for as long as its kernels run, under MPS as far as it
-// feels the SMs, and fares no better than in the worst of the pairs.
+// feels the SMs, and fares no better than in the worst of the pairs. Nor do any number of jobs have
+// more of the GPU's time than there is.
 std::vector<double> ExtraTimes(const InterferenceModel& model, bool mps,
                                const std::vector<CollocatedJob>& jobs,
                                const std::vector<Demand>& demands) {
@@ -114,6 +136,9 @@ std::vector<double> ExtraTimes(const InterferenceModel& model, bool mps,
     }
     extras.push_back(std::min(ExtraTime(model, exposures[i]), most));
   }
+  const double part = EqualPart(jobs, mps);
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    extras[i] = std::max(extras[i], LoadOf(jobs[i], mps) / part - 1);
   return extras;
 }
 
@@ -145,6 +170,16 @@ ModeOutlook Shared(const AdviceRequest& request, const std::vector<Demand>& dema
   return outlook;
 }
 
+// In a part of the GPU, whose SMs can do no more work than all of their time.
+ExpectedSpeed SpeedIn(double part, const CollocatedJob& job, const Demand& demand) {
+  const double activity = LoadOf(job, /*mps=*/true);
+  const double most = activity > part ? part / activity : 1;
+  const ExpectedSpeed expected = ExpectedInPart(demand, part);
+  return {.speed = std::min(expected.speed, most),
+          .low = std::min(expected.low, most),
+          .high = std::min(expected.high, most)};
+}
+
 // Whole percentages that sum to 100 at most, by demand, of which a tenth is counted at least.
 std::vector<int> Percentages(const std::vector<Demand>& demands) {
   constexpr double kLeast = 0.1;
@@ -168,8 +203,7 @@ ModeOutlook MpsShares(const AdviceRequest& request, const std::vector<Demand>& d
       std::exp(request.models.mps.base) * static_cast<double>(demands.size() - 1);
   for (std::size_t i = 0; i < demands.size(); ++i) {
     JobOutlook& job = outlook.jobs[i];
-    const double part = shares[i] / 100.0;
-    const ExpectedSpeed alone = ExpectedInPart(demands[i], part);
+    const ExpectedSpeed alone = SpeedIn(shares[i] / 100.0, request.jobs[i], demands[i]);
     job.speed = alone.speed / (1 + meeting);
     job.low = alone.low / (1 + meeting);
     job.high = alone.high / (1 + meeting);
@@ -224,7 +258,8 @@ class InstanceDealer {
       if (taken_[i] || repeated || !Fits(job, instances[i])) continue;
       taken_[i] = true;
       chosen_[job] = instances[i];
-      Deal(instances, job + 1, sum + SpeedInPart(demands_[job], Part(instances[i])));
+      Deal(instances, job + 1,
+           sum + SpeedIn(Part(instances[i]), request_.jobs[job], demands_[job]).speed);
       taken_[i] = false;
     }
   }
@@ -261,7 +296,8 @@ ModeOutlook Mig(const AdviceRequest& request, const std::vector<Demand>& demands
     return outlook;
   }
   for (std::size_t i = 0; i < demands.size(); ++i) {
-    const ExpectedSpeed expected = ExpectedInPart(demands[i], dealer.Part(dealer.best()[i]));
+    const ExpectedSpeed expected =
+        SpeedIn(dealer.Part(dealer.best()[i]), request.jobs[i], demands[i]);
     JobOutlook job{.speed = expected.speed,
                    .low = expected.low,
                    .high = expected.high,

@@ -75,6 +75,35 @@ TEST(AdviceTest, ManyJobsThatFillTheGpuDoHardlyLessThanOne) {
   }
 }
 
+// Kernels of two processes never run at once by time slicing, and no SM works for two otherwise.
+TEST(AdviceTest, JobsTogetherNeedNoMoreThanOneGpu) {
+  Random random(11);
+  int tight = 0;
+  for (int round = 0; round < 500; ++round) {
+    std::vector<CollocatedJob> jobs(2 + random.Below(6));
+    for (CollocatedJob& job : jobs) {
+      job.profile.utilisation = random.Uniform();
+      job.profile.sm_activity = *job.profile.utilisation * random.Uniform();
+      if (random.Below(2) == 0) job.profile.power_w = 250 * random.Uniform();
+    }
+    const Advice advice = Advise(RequestFor(jobs));
+    double busy = 0;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      busy +=
+          *jobs[i].profile.utilisation * advice.outlook(SharingMode::kTimeSlicing).jobs[i].speed;
+    }
+    ASSERT_LE(busy, 1 + 1e-9) << "round " << round;
+    for (const SharingMode mode : {SharingMode::kMps, SharingMode::kMpsShares, SharingMode::kMig}) {
+      double at_work = 0;
+      for (std::size_t i = 0; i < advice.outlook(mode).jobs.size(); ++i)
+        at_work += *jobs[i].profile.sm_activity * advice.outlook(mode).jobs[i].speed;
+      ASSERT_LE(at_work, 1 + 1e-9) << "round " << round << ", mode " << static_cast<int>(mode);
+    }
+    tight += busy > 1 - 1e-6 ? 1 : 0;
+  }
+  EXPECT_GT(tight, 3) << "the bound is reached";
+}
+
 TEST(AdviceTest, LargeJobsRunOneAfterTheOther) {
   const Advice advice = Advise(RequestFor({JobOf("a", 10, 1), JobOf("b", 10, 1)}));
   EXPECT_EQ(advice.recommended, SharingMode::kOneByOne);
@@ -150,7 +179,7 @@ TEST(AdviceTest, MoreOfAnythingNeverPredictsLessSlowdown) {
   Random random(7);
   const Figure figures[] = {&SoloProfile::utilisation, &SoloProfile::sm_activity,
                             &SoloProfile::bandwidth, &SoloProfile::power_w, &SoloProfile::demand};
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 2000; ++round) {
     std::vector<CollocatedJob> jobs(2 + random.Below(3));
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       jobs[i].name = std::to_string(i);
