@@ -67,6 +67,10 @@ std::string YamlText(std::string_view text) {
               fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
 }
 
+// How a run ended, as MLflow numbers it.
+constexpr int kMlflowFinished = 3;
+constexpr int kMlflowFailed = 4;
+
 // Files in order; the last makes the run count.
 [[nodiscard]] Result<void> SaveRun(const fs::path& run, const std::string& id, std::size_t number,
                                    const std::string& experiment, const RunRow& row,
@@ -82,6 +86,9 @@ std::string YamlText(std::string_view text) {
   files["params/mode"] = measure::NameOfMode(row.mode);
   files["params/job"] = row.job;
   if (row.share) files["params/sm_percent"] = std::to_string(*row.share);
+  if (!row.on.empty()) files["params/gpu"] = row.on;
+  const bool failed = row.state == RunState::kFailed;
+  if (failed) files["tags/divvy.why"] = row.why;
   const std::string name = fmt::format("{} {}", row.workload, row.job);
   files["tags/mlflow.runName"] = name;
   const auto took = static_cast<long long>(row.gpu.measured_s.value_or(0) * 1000);
@@ -93,10 +100,11 @@ std::string YamlText(std::string_view text) {
       fmt::format("artifact_uri: {}\nend_time: {}\nentry_point_name: ''\n"
                   "experiment_id: '{}'\nlifecycle_stage: active\nrun_id: {}\n"
                   "run_name: {}\nrun_uuid: {}\nsource_name: ''\nsource_type: 4\n"
-                  "source_version: ''\nstart_time: {}\nstatus: 3\ntags: []\n"
+                  "source_version: ''\nstart_time: {}\nstatus: {}\ntags: []\n"
                   "user_id: ''\n",
                   YamlText((run / "artifacts").string()), now_ms + static_cast<long long>(number),
-                  experiment, id, YamlText(name), id, now_ms - took));
+                  experiment, id, YamlText(name), id, now_ms - took,
+                  failed ? kMlflowFailed : kMlflowFinished));
 }
 
 }  // namespace
@@ -145,7 +153,7 @@ Result<void> SaveForMlflow(const std::string& folder, const CollocateFindings& f
   if (auto made = Make(at); !made) return made;
   for (std::size_t i = 0; i < findings.rows.size(); ++i) {
     const RunRow& row = findings.rows[i];
-    if (row.state != RunState::kDone) continue;
+    if (row.state != RunState::kDone && row.state != RunState::kFailed) continue;
     // What was found is part of the name: measured again, it is another run.
     const std::string what = fmt::format("{}/{}", i, measure::FormatRuns({row}));
     const std::string id = fmt::format("{:016x}{:016x}", Hash(what, 1), Hash(what, 2));

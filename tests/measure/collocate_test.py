@@ -156,8 +156,17 @@ run: {{warmup: 0s, limit: 50s}}
 """)
         runs = self.write("runs.csv", "workload,mode,job\nq,alone,quick\nw,alone,waits\n"
                           "two,time-slicing,quick\ntwo,time-slicing,waits\nb,time-slicing,broken\nb,time-slicing,quick\n")
-        _, err = self.run_to_end(jobs, "--runs", runs, status=1)
+        _, err = self.run_to_end(jobs, "--runs", runs, "--mlflow", self.path("mlruns"), status=1)
         self.assertIn("broken ended with exit status 3", err)
+        ends = []
+        for path in glob.glob(self.path("mlruns/*/*/meta.yaml")):
+            with open(path) as meta:
+                ends += [line.strip() for line in meta if line.startswith("status:")]
+        self.assertEqual(sorted(ends), ["status: 3"] * 4 + ["status: 4"] * 2)
+        reasons = glob.glob(self.path("mlruns/*/*/tags/divvy.why"))
+        self.assertEqual(len(reasons), 2)
+        with open(reasons[0]) as reason:
+            self.assertIn("broken ended with exit status 3", reason.read())
         rows = self.rows("runs.csv")
         self.assertEqual([row["state"] for row in rows], ["done", "done", "done", "done", "failed", "failed"])
         self.assertEqual(rows[1]["latency_ms"], "7.5")
