@@ -129,6 +129,21 @@ std::string ProcessTable(const std::vector<gate::ProcessSummary>& processes) {
   return Table(cells, 1);
 }
 
+double TimingSeconds(const gate::OpsLogState& log) {
+  return static_cast<double>(log.timing_ns) / 1e9;
+}
+
+gate::OpsLogState SumOfLogs(const OpsSummary& summary) {
+  gate::OpsLogState sum;
+  for (const gate::ProcessSummary& each : summary.processes) {
+    sum.dropped += each.process.log.dropped;
+    sum.unnoted += each.process.log.unnoted;
+    sum.timing_ns += each.process.log.timing_ns;
+    sum.let_go += each.process.log.let_go;
+  }
+  return sum;
+}
+
 Json TotalsJson(const OpsTotals& totals) {
   return {{"launches", totals.launches},
           {"timed", totals.samples},
@@ -182,20 +197,22 @@ std::vector<std::string> NotesOnOps(const OpsSummary& summary) {
         "no launch was seen: either the program used no GPU, or it reached the driver past the "
         "gate (statically linked, or LD_PRELOAD cleared)");
   }
-  std::uint64_t dropped = 0;
-  std::uint64_t unnoted = 0;
-  for (const gate::ProcessSummary& each : summary.processes) {
-    dropped += each.process.dropped;
-    unnoted += each.process.unnoted;
-  }
-  if (dropped > 0) {
+  const gate::OpsLogState logs = SumOfLogs(summary);
+  if (logs.dropped > 0) {
     notes.push_back(fmt::format("{} came faster than they could be read, and were dropped",
-                                Count(dropped, "timing")));
+                                Count(logs.dropped, "timing")));
   }
-  if (unnoted > 0) {
+  if (logs.unnoted > 0) {
     notes.push_back(
         fmt::format("{} were of kinds for which the log had no room: they are in no figure",
-                    Count(unnoted, "more launch")));
+                    Count(logs.unnoted, "more launch")));
+  }
+  if (logs.let_go > 0) {
+    notes.push_back(
+        fmt::format("{} by a timing for longer than a launch takes, and let go: the program was "
+                    "slowed there",
+                    logs.let_go == 1 ? "a stream was held"
+                                     : fmt::format("streams were held {} times", logs.let_go)));
   }
   if (summary.totals.untimed > 0) {
     notes.push_back(fmt::format("kinds marked ? were never timed ({}): they count for no GPU time",
@@ -211,8 +228,13 @@ std::string DescribeOps(const OpsSummary& summary, const OpsView& view) {
                   FourDigits(view.seconds), totals.launches, Count(summary.rows.size(), "kind"),
                   totals.samples);
   if (totals.launches > 0) {
-    text += fmt::format("GPU time {} s, {} of it in light kernels\n",
-                        FourDigits(totals.gpu_us / 1e6), Percent(totals.light_share));
+    const double timing_s = TimingSeconds(SumOfLogs(summary));
+    text += fmt::format(
+        "GPU time {} s, {} of it in light kernels; timing took {} ms by its own reckoning, {} of "
+        "the "
+        "run\n",
+        FourDigits(totals.gpu_us / 1e6), Percent(totals.light_share), FourDigits(timing_s * 1e3),
+        Percent(view.seconds > 0 ? timing_s / view.seconds : 0));
     if (summary.processes.size() > 1) text += "\n" + ProcessTable(summary.processes);
     text += "\n" + KernelTable(summary.rows, view);
     text += "\n" + PhaseTable(summary.phases);
@@ -240,8 +262,10 @@ std::string OpsToJson(const OpsSummary& summary, const OpsView& view) {
     document["processes"].push_back({{"pid", each.process.pid},
                                      {"parent", each.process.parent},
                                      {"program", each.process.program},
-                                     {"dropped_timings", each.process.dropped},
-                                     {"unnoted_launches", each.process.unnoted},
+                                     {"dropped_timings", each.process.log.dropped},
+                                     {"unnoted_launches", each.process.log.unnoted},
+                                     {"timing_seconds", TimingSeconds(each.process.log)},
+                                     {"streams_let_go", each.process.log.let_go},
                                      {"totals", TotalsJson(each.totals)},
                                      {"kernels", KernelsJson(each.rows)}});
   }

@@ -18,7 +18,7 @@
 namespace divvy::gate {
 
 // To be raised with every change of what follows.
-inline constexpr std::uint32_t kOpsLogVersion = 2;
+inline constexpr std::uint32_t kOpsLogVersion = 3;
 inline constexpr std::uint32_t kOpsLogMagic = 0x44564f4c;
 inline constexpr std::uint32_t kOpKinds = 1U << 13;
 inline constexpr std::uint32_t kOpSamples = 1U << 13;
@@ -66,6 +66,8 @@ struct OpsLog {
   std::atomic<std::uint32_t> kind_count;
   std::uint32_t names_used;
   std::atomic<std::uint64_t> unnoted;              // launches of kinds for which there was no room
+  std::atomic<std::uint64_t> timing_ns;            // what timing has cost, by the log's reckoning
+  std::atomic<std::uint64_t> let_go;               // streams that were held for too long
   alignas(64) std::atomic<std::uint64_t> pushed;   // samples, by the process
   std::atomic<std::uint64_t> dropped;              // because the ring was full
   alignas(64) std::atomic<std::uint64_t> drained;  // by the reader

@@ -140,7 +140,8 @@ TEST_F(OpsLogTest, OtherFilesAreRefusedAndNamed) {
   std::ofstream(path) << "no log";
   char error[512] = "";
   EXPECT_EQ(OpenOpsLog(path.c_str(), error, sizeof error), nullptr);
-  EXPECT_EQ(std::string(error), path + " is no kernel log of version 2");
+  EXPECT_EQ(std::string(error),
+            path + " is no kernel log of version " + std::to_string(kOpsLogVersion));
   std::filesystem::resize_file(path, sizeof(OpsLog));
   EXPECT_EQ(OpenOpsLog(path.c_str(), error, sizeof error), nullptr) << "of the right size";
   EXPECT_EQ(CreateOpsLog((directory_ + "/none").c_str(), "p", error, sizeof error), nullptr);
@@ -189,6 +190,15 @@ TEST(OpsPaceTest, TimingCostsWhatItMayAndLittleLess) {
   }
   // Where launches are rare nearly all of them are timed.
   EXPECT_GT(TimedIn3s(10'000'000, 1, 5'000, 6'000), 270U);
+}
+
+TEST(OpsPaceTest, WhatIsGivenBackIsThereToBeSpentAgain) {
+  OpsPace pace{};
+  pace.Begin(kDefaultOpsCostPpm, 1'000);
+  EXPECT_EQ(pace.Charge(OpsPace::kCreditAtFirstNs), OpsPace::kCreditAtFirstNs);
+  EXPECT_FALSE(pace.Allows(1'000, false));
+  pace.GiveBack(1);
+  EXPECT_TRUE(pace.Allows(1'000, false));
 }
 
 TEST(OpsPaceTest, AThreadThatWasStoppedInTheMiddleIsChargedForNoMoreThanTenMilliseconds) {

@@ -40,8 +40,12 @@ bool OpsPace::Allows(std::uint64_t now_ns, bool first) {
   return enough;
 }
 
-void OpsPace::Charge(std::uint64_t ns) {
-  credit_ns_ -= static_cast<std::int64_t>(ns < kMostChargeNs ? ns : kMostChargeNs);
+std::uint64_t OpsPace::Charge(std::uint64_t ns) {
+  const std::uint64_t charged = ns < kMostChargeNs ? ns : kMostChargeNs;
+  credit_ns_ -= static_cast<std::int64_t>(charged);
+  return charged;
 }
+
+void OpsPace::GiveBack(std::uint64_t ns) { credit_ns_ += static_cast<std::int64_t>(ns); }
 
 }  // namespace divvy::gate

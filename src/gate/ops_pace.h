@@ -42,8 +42,10 @@ class OpsPace {
   // Whether a timing that is wanted may be had now. `first`: it is one of the first few of its
   // kind, which says nothing of how often the others should be. One caller at a time, with Charge.
   [[nodiscard]] bool Allows(std::uint64_t now_ns, bool first);
-  // What timing has taken, in the calling thread and on the GPU together.
-  void Charge(std::uint64_t ns);
+  // What timing has taken, in the calling thread or on the GPU. Returns what is charged for it.
+  std::uint64_t Charge(std::uint64_t ns);
+  // Of that, what turned out to have cost the program nothing.
+  void GiveBack(std::uint64_t ns);
 
   [[nodiscard]] bool has_begun() const { return last_ns_ != 0; }
 

@@ -59,8 +59,11 @@ void OpsReader::Read(Source& source, bool ended) {
   for (std::uint32_t i = 0; i < kOpSamples && TakeOpSample(*source.log, ended, sample); ++i) {
     if (sample.kind < source.ops.size()) record_.AddSample(source.ops[sample.kind], sample);
   }
-  record_.SetLosses(source.process, source.log->unnoted.load(std::memory_order_relaxed),
-                    source.log->dropped.load(std::memory_order_relaxed));
+  record_.SetLogState(source.process,
+                      {.unnoted = source.log->unnoted.load(std::memory_order_relaxed),
+                       .dropped = source.log->dropped.load(std::memory_order_relaxed),
+                       .timing_ns = source.log->timing_ns.load(std::memory_order_relaxed),
+                       .let_go = source.log->let_go.load(std::memory_order_relaxed)});
 }
 
 void OpsReader::ReadLast(const std::string& name, Source& source) {

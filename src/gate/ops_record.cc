@@ -85,9 +85,8 @@ std::size_t OpsRecord::AddOp(std::size_t process, const OpFacts& facts, std::str
   return ops_.size() - 1;
 }
 
-void OpsRecord::SetLosses(std::size_t process, std::uint64_t unnoted, std::uint64_t dropped) {
-  processes_[process].unnoted = unnoted;
-  processes_[process].dropped = dropped;
+void OpsRecord::SetLogState(std::size_t process, const OpsLogState& state) {
+  processes_[process].log = state;
 }
 
 void OpsRecord::CountTo(std::size_t op, std::uint64_t launches) {

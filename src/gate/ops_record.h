@@ -40,13 +40,20 @@ struct TimedPart {
 // nothing was timed.
 [[nodiscard]] double QuantileOf(const std::vector<TimedPart>& parts, double share);
 
+// What a process' log says of itself.
+struct OpsLogState {
+  std::uint64_t unnoted = 0;    // launches of kinds for which it had no room
+  std::uint64_t dropped = 0;    // samples that came faster than they were read
+  std::uint64_t timing_ns = 0;  // what timing has cost the process, by its own reckoning
+  std::uint64_t let_go = 0;     // streams that had been held for too long
+};
+
 struct OpsProcess {
   std::int32_t pid = 0;
   std::int32_t parent = 0;
   std::string program;
   std::uint64_t start_ns = 0;
-  std::uint64_t unnoted = 0;  // launches of kinds for which its log had no room
-  std::uint64_t dropped = 0;  // samples that came faster than they were read
+  OpsLogState log = {};
 };
 
 // One kind of launch of one process.
@@ -83,8 +90,7 @@ class OpsRecord {
 
   std::size_t AddProcess(OpsProcess process);
   std::size_t AddOp(std::size_t process, const OpFacts& facts, std::string kernel);
-  // The process's own counts of what its log lost.
-  void SetLosses(std::size_t process, std::uint64_t unnoted, std::uint64_t dropped);
+  void SetLogState(std::size_t process, const OpsLogState& state);
   // So many launches of the kind there were in all; those that are new belong to the interval that
   // is under way. REQUIRES: `op` was added.
   void CountTo(std::size_t op, std::uint64_t launches);

@@ -304,6 +304,8 @@ TEST_F(OpsFilesTest, TheReaderTakesInWhatProcessesWroteAlsoOfThoseThatAreGone) {
   log->kinds[0].launches.fetch_add(5);
   log->kinds[1].launches.fetch_add(1);
   log->dropped.fetch_add(3);
+  log->timing_ns.store(5'000);
+  log->let_go.store(2);
   PushOpSample(*log, {.duration_ns = 7'000, .kind = 1});
   CloseOpsLog(log);
   EXPECT_TRUE(reader.notes().empty()) << "it might have become whole";
@@ -312,7 +314,9 @@ TEST_F(OpsFilesTest, TheReaderTakesInWhatProcessesWroteAlsoOfThoseThatAreGone) {
   const OpsRecord& record = reader.record();
   ASSERT_EQ(record.processes().size(), 1U);
   EXPECT_EQ(record.processes()[0].program, "train");
-  EXPECT_EQ(record.processes()[0].dropped, 3U);
+  EXPECT_EQ(record.processes()[0].log.dropped, 3U);
+  EXPECT_EQ(record.processes()[0].log.timing_ns, 5'000U);
+  EXPECT_EQ(record.processes()[0].log.let_go, 2U);
   ASSERT_EQ(record.ops().size(), 2U);
   EXPECT_EQ(record.ops()[0].launches, 15U);
   EXPECT_EQ(record.ops()[1].kernel, "l");

@@ -203,6 +203,37 @@ TEST_F(GateOpsTest, WhereTimingIsSlowThereIsLess) {
   EXPECT_GT(usual, 2 * slow);
 }
 
+TEST_F(GateOpsTest, AProgramFarAheadOfItsGpuIsTimedAtLittleCost) {
+  // The driver's queue is full nearly all the time: whoever submits something waits for room.
+  const test::Finished finished =
+      Log({}, SimJob({"--kernels", "2000", "--us", "100", "--blocks", "8", "--steps", "5"}));
+  ASSERT_EQ(finished.exit_status, 0) << finished.err;
+  const json stats = Stats().back();
+  ASSERT_GT(stats["launches_held"], 1000) << "it was not far ahead";
+  const auto timed = Summary()["totals"]["timed"].get<double>();
+  const auto queries = stats["event_queries"].get<double>();
+  std::printf("%g timings, %g queries\n", timed, queries);
+  // Those under way are not all asked for each time, and waiting for room is not the log's cost.
+  EXPECT_LT(queries, 10 * timed);
+  EXPECT_GT(timed, 150);
+}
+
+TEST_F(GateOpsTest, TheLogSaysWhatItTookItself) {
+  ASSERT_EQ(Log({}, SimJob({"--kernels", "10", "--us", "100", "--steps", "50"})).exit_status, 0);
+  const json usual = Summary();
+  const json& process = usual["processes"][0];
+  EXPECT_GT(process["timing_seconds"], 0);
+  EXPECT_LT(process["timing_seconds"], usual["seconds"]);
+  EXPECT_EQ(process["streams_let_go"], 0);
+  EXPECT_EQ(usual["notes"].size(), 0U) << usual["notes"];
+  ASSERT_EQ(Log({}, SimJob({"--kernels", "4", "--us", "20", "--steps", "10"}),
+                {{"DIVVY_CUDA_SIM_FAULTS", "delay:cuLaunchKernel@6=300ms"}})
+                .exit_status,
+            0);
+  EXPECT_EQ(Summary()["processes"][0]["streams_let_go"], 1);
+  EXPECT_THAT(Summary()["notes"].dump(), HasSubstr("a stream was held by a timing for longer"));
+}
+
 TEST_F(GateOpsTest, WithoutAPlaceForItsLogAProgramRunsAsItWould) {
   const Words job{"train", "--kernels", "2", "--us", "20", "--steps", "2"};
   for (const auto& [log, message] : {std::pair<std::string, std::string>{"", "DIVVY_LOG"},

@@ -138,6 +138,7 @@ cuda::Result cuEventQuery(cuda::Event handle) noexcept {
     const auto event = call.driver.events.Find(handle);
     if (!event) return cuda::kInvalidHandle;
     if (const auto result = CheckQueried(call.driver, *event)) return result;
+    ++call.driver.stats.event_queries;
     return !event->record || event->record->done ? cuda::kSuccess : cuda::kNotReady;
   });
 }

@@ -17,6 +17,7 @@ void AppendStats(const std::string& path, const Stats& stats) {
       {"wait_blocked_us", static_cast<std::uint64_t>(stats.wait_blocked / kMicrosecond)},
       {"writes", stats.writes},
       {"event_records", stats.event_records},
+      {"event_queries", stats.event_queries},
       {"copies", stats.copies},
       {"host_calls", stats.host_calls},
       {"max_queue", stats.max_queue},

@@ -17,6 +17,7 @@ struct Stats {
   Nanos wait_blocked = 0;
   std::uint64_t writes = 0;
   std::uint64_t event_records = 0;
+  std::uint64_t event_queries = 0;
   std::uint64_t copies = 0;
   std::uint64_t host_calls = 0;
   std::uint64_t max_queue = 0;      // Most operations in one stream.

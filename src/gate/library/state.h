@@ -48,6 +48,9 @@ struct Sample {
   cuda::Event begin, end;
   Timed timed;  // without a cost: free
   bool held;    // its stream, until the launch is submitted
+  // For the kernel log: what timing it has taken the caller, and when all of it was submitted.
+  std::uint64_t caller_ns;
+  std::uint64_t submitted_ns;
 };
 
 // One thread of a latency job on one GPU.
@@ -83,6 +86,7 @@ struct GpuState {
   std::atomic<cuda::Stream> tracks[kTracks];  // whose marks are counted together; null: free
   std::atomic<std::uint32_t> sampling;        // a lock that nobody waits for
   Sample samples[kSamples];
+  std::uint32_t oldest_sample;  // from here to the next, in turn: those being timed
   std::uint32_t next_sample;
   std::uint32_t sample_overhead_ns;
   std::atomic<std::uint32_t> samples_out;  // being timed; changed under the lock

@@ -58,6 +58,19 @@ bool Hold(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
   return false;
 }
 
+// Timing has cost so much, in the calling thread or on the GPU. What is charged for it. Under the
+// sampling lock.
+std::uint64_t Charge(GpuState& gpu, std::uint64_t ns) {
+  const std::uint64_t charged = gpu.pace.Charge(ns);
+  process.log->timing_ns.fetch_add(charged, std::memory_order_relaxed);
+  return charged;
+}
+
+void GiveBack(GpuState& gpu, std::uint64_t ns) {
+  gpu.pace.GiveBack(ns);
+  process.log->timing_ns.fetch_sub(ns, std::memory_order_relaxed);
+}
+
 // An event whose time is known by our clock as well. 0 if there is none.
 void StartClock(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
   gpu.clock_ns = 0;
@@ -82,6 +95,9 @@ void LogSample(const Driver& driver, GpuState& gpu, Sample& sample, std::uint32_
                 .duration_ns = duration_ns,
                 .kind = static_cast<std::uint16_t>(sample.timed.kind - process.log->kinds),
                 .device = static_cast<std::uint16_t>(gpu.index)});
+  // The GPU was behind by more than that, and still is: who launches so far ahead has lost nothing.
+  // Calls that wait for room in the driver's queue are the usual case.
+  if (start_ns > sample.submitted_ns + sample.caller_ns) GiveBack(gpu, sample.caller_ns);
   if (since_ms < kClockMs) return;
   // From now on time counts from here; the old event takes the sample's place.
   cuda::Event old = gpu.clock_event;
@@ -90,12 +106,15 @@ void LogSample(const Driver& driver, GpuState& gpu, Sample& sample, std::uint32_
   sample.begin = old;
 }
 
-// Reads the timings that are ready. Under the sampling lock.
+// Reads the timings that are ready, from the oldest to the first that is not: a program that is far
+// ahead of its GPU has dozens under way, and to ask for each of them would cost more than to time
+// it. Under the sampling lock.
 void Harvest(const Driver& driver, GpuState& gpu) {
   const RelaxedCapture relaxed(driver);
-  for (Sample& sample : gpu.samples) {
-    if (sample.timed.cost == nullptr || driver.cuEventQuery(sample.end) == cuda::kNotReady)
-      continue;
+  for (; gpu.oldest_sample != gpu.next_sample; ++gpu.oldest_sample) {
+    Sample& sample = gpu.samples[gpu.oldest_sample % kSamples];
+    if (sample.timed.cost == nullptr) continue;  // Its end could not be recorded.
+    if (driver.cuEventQuery(sample.end) == cuda::kNotReady) return;
     float ms = 0.0F;
     if (driver.cuEventElapsedTime(&ms, sample.begin, sample.end) == cuda::kSuccess) {
       const float ns = ms * 1e6F - static_cast<float>(gpu.sample_overhead_ns);
@@ -197,19 +216,23 @@ Sample* BeginSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, co
   const bool logs = timed.kind != nullptr;
   const std::uint64_t begun = logs ? NowNs() : 0;
   if (!logs || gpu.pace.Allows(begun, timed.first)) {
-    if (gpu.next_sample % 16 == 0 || sample.timed.cost != nullptr) Harvest(driver, gpu);
-    const bool free = sample.timed.cost == nullptr && sample.begin != nullptr;
+    const auto all_taken = [&gpu] { return gpu.next_sample - gpu.oldest_sample == kSamples; };
+    if (gpu.next_sample % 16 == 0 || all_taken()) Harvest(driver, gpu);
+    const bool free = !all_taken() && sample.begin != nullptr;
     const bool held = free && logs && Hold(driver, gpu, stream);
     if (free && driver.cuEventRecord(sample.begin, stream) == cuda::kSuccess) {
       ++gpu.next_sample;
       sample.timed = timed;
       sample.held = held;
       gpu.samples_out.fetch_add(1, std::memory_order_relaxed);
-      if (logs) gpu.pace.Charge(NowNs() - begun + kPairOnGpuNs + (held ? kHoldOnGpuNs : 0));
+      if (logs) {
+        sample.caller_ns = Charge(gpu, NowNs() - begun);
+        Charge(gpu, kPairOnGpuNs + (held ? kHoldOnGpuNs : 0));
+      }
       return &sample;
     }
     if (held) ReleaseHold(gpu);
-    if (logs) gpu.pace.Charge(NowNs() - begun);
+    if (logs) Charge(gpu, NowNs() - begun);
   }
   gpu.sampling.store(0, std::memory_order_release);
   return nullptr;
@@ -223,8 +246,15 @@ void EndSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, Sample&
     gpu.samples_out.fetch_sub(1, std::memory_order_relaxed);
   }
   const bool stuck = sample.held && !ReleaseHold(gpu);
+  if (logs) {
+    sample.submitted_ns = NowNs();
+    sample.caller_ns += Charge(gpu, sample.submitted_ns - launched);
+  }
   // How long a launch takes is the program's affair, unless it could not end before we let go.
-  if (logs) gpu.pace.Charge(stuck ? OpsPace::kMostChargeNs : NowNs() - launched);
+  if (stuck) {
+    Charge(gpu, OpsPace::kMostChargeNs);
+    process.log->let_go.fetch_add(1, std::memory_order_relaxed);
+  }
   gpu.sampling.store(0, std::memory_order_release);
 }
 
@@ -239,7 +269,7 @@ void ReadTimings() {
   if (now > gpu->harvested_ns + kReadEveryNs) {
     gpu->harvested_ns = now;
     Harvest(*driver, *gpu);
-    gpu->pace.Charge(NowNs() - now);
+    Charge(*gpu, NowNs() - now);
   }
   gpu->sampling.store(0, std::memory_order_release);
 }
