@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "device/simulator/cuda_machine.h"
 #include "device/simulator/faults.h"
 #include "device/simulator/gpu_spec.h"
 #include "device/simulator/operations.h"
@@ -45,6 +46,7 @@ struct InitOptions : FileOptions {
   std::string gpus;
   bool force = false;
   bool needs_reset = false;
+  bool cuda = false;
 };
 
 void AddInit(CLI::App& app, ExitStatus& status) {
@@ -58,11 +60,20 @@ void AddInit(CLI::App& app, ExitStatus& status) {
       ->type_name("LIST");
   command->add_flag("--needs-reset", options->needs_reset,
                     "MIG mode changes wait for a reboot, as in a pass-through VM");
+  command->add_flag(
+      "--cuda", options->cuda,
+      "They are the simulated CUDA driver's: with DIVVY_CUDA_SIM set, NVML tells what "
+      "programs do there");
   command->add_flag("--force", options->force, "Replace a file that exists");
   command->callback([options, &status] {
     auto state = sim::ParseGpuSpec(options->gpus);
     if (!state) return Report(Fail(state.error()), status);
     for (sim::Gpu& gpu : state->gpus) gpu.needs_reset = options->needs_reset;
+    if (options->cuda) {
+      if (const auto named = sim::NameAfterCuda(*state); !named) {
+        return Report(Fail(named.error()), status);
+      }
+    }
     Report(MakeStateFile(options->path, *state, options->force), status);
   });
 }

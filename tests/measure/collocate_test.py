@@ -40,12 +40,11 @@ class Collocate(unittest.TestCase):
             "DIVVY_CUDA_SIM": at("gpu"), "DIVVY_CUDA_SIM_SPEC": "gpus=1 sms=16 memory=8GiB mode=mps",
             "DIVVY_BOARD_DIR": at("boards"), "LD_LIBRARY_PATH": os.environ["CUDA_SIM"], "XDG_STATE_HOME": at("state"),
             "XDG_RUNTIME_DIR": at(""), "FAKE_MPS_LOG": at("mps.log"), "PATH": os.environ["FAKE_MPS"] + ":/usr/bin:/bin"}
-        subprocess.run([os.environ["NVML_SIM_TOOL"], "init", at("node"), "--gpus", "H200-141GB"], check=True,
-                       stdout=subprocess.DEVNULL)
-        # The GPU that NVML tells of is the one that CUDA has.
-        with open(at("node")) as file:
-            state = re.sub(r"GPU-[0-9a-f-]{36}", "GPU-d1777051-3d00-0000-0000-000000000001", file.read())
-        self.write("node", state)
+        self.make_node("--cuda")
+
+    def make_node(self, *options):
+        subprocess.run([os.environ["NVML_SIM_TOOL"], "init", self.path("node"), "--gpus", "H200-141GB", "--force", *options],
+                       check=True, stdout=subprocess.DEVNULL)
 
     def path(self, name):
         return os.path.join(self.folder.name, name)
@@ -103,6 +102,11 @@ class Collocate(unittest.TestCase):
         while self.left_behind() and time.monotonic() < deadline:
             time.sleep(0.01)
         self.assertEqual(self.left_behind(), [])
+        # What NVML told of the GPU: the trainer keeps it busy, and the other job does not know it.
+        alone = {row["job"]: row for row in self.rows() if row["mode"] == "alone"}
+        for column, idle in (("gpu_busy", 0), ("sm_active", 0), ("power_w", 75)):
+            self.assertAlmostEqual(float(alone["counter"][column]), idle, delta=0.1)
+            self.assertGreater(float(alone["trainer"][column]), idle + 0.2)
         # All of it stands in the table, and what was measured is there to be learned from.
         self.assertEqual({row["state"] for row in self.rows()}, {"done", "skipped"})
         with open(self.path("state/divvy/collocations.csv")) as file:
@@ -318,6 +322,7 @@ run: {{warmup: 0s, limit: 50s}}
 
     def test_guesses_are_not_learned_from(self):
         history = self.path("history.csv")
+        self.make_node()  # A GPU of which nobody knows what it does.
         unknown = self.write("jobs.yaml", re.sub(r"\n    profile: .*", "", JOBS))
         _, err = self.run_to_end(unknown, "--modes", "time-slicing", "--history", history)
         self.assertIn("not learned from: of trainer neither utilisation nor, with the GPU's limit (`gpu: power`), power is known", err)
@@ -354,6 +359,7 @@ run: {{warmup: 0s, limit: 50s}}
         self.assertRegex(self.rows("two.csv")[0]["on"], r"^H200-141GB GPU-\S+, driver \S+$")
 
     def test_what_the_history_would_not_keep_is_not_learned_from(self):
+        self.make_node()
         for known in ("family: resnet", "power: 300"):
             jobs = self.write("jobs.yaml", f"""
 gpu: {{kind: H200-141GB}}

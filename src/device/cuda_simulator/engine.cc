@@ -127,7 +127,7 @@ void Engine::Stop() {
 
 void Engine::Clear(StreamState& stream) {
   for (Operation& operation : stream.queue) {
-    if (auto* run = std::get_if<KernelRun>(&operation.work)) EndRun(*run);
+    if (auto* run = std::get_if<KernelRun>(&operation.work)) EndRun(*run, Now());
     if (auto* mark = std::get_if<EventMark>(&operation.work)) {
       *mark->record = {.done = true, .time = Now()};
     }
@@ -240,16 +240,16 @@ bool Engine::Start(KernelRun& run, Nanos ready, Nanos now) {
   return true;
 }
 
-void Engine::EndRun(KernelRun& run) {
+void Engine::EndRun(KernelRun& run, Nanos now) {
   if (run.granted == 0) return;
-  machine_.End(run.gpu, run.granted);
+  machine_.End(run.gpu, run.granted, now);
   run.granted = 0;
 }
 
 Engine::Progress Engine::Do(KernelRun& run, Nanos ready, Nanos now) {
   if (run.granted == 0 && !Start(run, ready, now)) return {false, now + kAskAgain};
   if (run.end > now) return {false, run.end};
-  EndRun(run);
+  EndRun(run, now);
   ++stats_.kernels;
   return {true, run.end};
 }
@@ -263,13 +263,13 @@ Engine::Progress Engine::DoInTurn(KernelRun& run, Nanos ready, Nanos now) {
     // The turn may have been over before this thread came to see it.
     const Nanos ran_until = turn->mine ? now : std::min(turn->ends, now);
     if (run.end <= ran_until) {
-      EndRun(run);
+      EndRun(run, now);
       ++stats_.kernels;
       return {true, run.end};
     }
     if (!turn->mine) {
       run.work = (run.end - ran_until) * run.granted / run.wanted;
-      EndRun(run);
+      EndRun(run, now);
       ++stats_.preemptions;
       run.waiting_since = now;
     }

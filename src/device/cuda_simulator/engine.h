@@ -76,7 +76,7 @@ class Engine {
   Progress Do(Copy& copy, Nanos ready, Nanos now);
   static void Write(const Fill& fill);
   bool Start(KernelRun& run, Nanos ready, Nanos now);
-  void EndRun(KernelRun& run);
+  void EndRun(KernelRun& run, Nanos now);
 
   std::mutex& mutex_;
   Machine& machine_;

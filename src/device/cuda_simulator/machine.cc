@@ -19,7 +19,7 @@ namespace divvy::device::cuda_simulator {
 namespace {
 
 constexpr std::uint64_t kMagic =
-    0x3153'4144'5543'5644;  // With the layout's number in its last byte.
+    0x3253'4144'5543'5644;  // With the layout's number in its last byte.
 constexpr int kMaxProcesses = 64;
 constexpr int kNobody = -1;
 // A kernel's end is noticed by the process that runs it, when its thread gets a CPU. The GPU would
@@ -27,6 +27,8 @@ constexpr int kNobody = -1;
 constexpr Nanos kLate = 10 * kMillisecond;
 constexpr Nanos kReapEvery = 2 * kMillisecond;
 constexpr Nanos kCreationTakesAtMost = 5'000 * kMillisecond;
+// Over which a driver tells how busy a GPU is.
+constexpr Nanos kWindow = 100 * kMillisecond;
 
 auto Unavailable(const std::string& what) {
   return Fail(ErrorCode::kUnavailable, what + ": " + std::strerror(errno));
@@ -62,10 +64,27 @@ struct Machine::File {
     Nanos turn_began;
     std::int32_t turn_taken;  // The owner has come to know of it.
     Client clients[kMaxProcesses];
+    Nanos counted;     // Up to when its activity is in what follows.
+    Nanos busy_until;  // The last of that time in which a kernel ran.
+    Nanos busy;
+    Nanos sm_busy;
+    Nanos window;  // When the present one began, and what had been counted then.
+    Nanos window_busy;
+    Nanos window_sm_busy;
+    double busy_share;  // In the one before.
+    double sm_share;
+
+    void CountRun(int sms, Nanos from, Nanos to) {
+      if (to <= from) return;
+      sm_busy += sms * (to - from);
+      busy += std::max<Nanos>(0, to - std::max(from, busy_until));
+      busy_until = std::max(busy_until, to);
+    }
   };
 
   std::atomic<std::uint64_t> magic;  // Written last.
   MachineSpec spec;
+  Nanos made;
   pthread_mutex_t lock;  // Robust: it survives who held it.
   Process processes[kMaxProcesses];
   Gpu gpus[kMaxGpus];
@@ -93,7 +112,11 @@ Result<Machine::File*> Machine::Create(int descriptor, const MachineSpec& spec) 
   if (memory == MAP_FAILED) return Unavailable("mmap");
   File* file = new (memory) File{};
   file->spec = spec;
-  for (File::Gpu& gpu : file->gpus) gpu.owner = kNobody;
+  file->made = Now();
+  for (File::Gpu& gpu : file->gpus) {
+    gpu.owner = kNobody;
+    gpu.window = file->made;
+  }
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -237,13 +260,59 @@ std::optional<Grant> Machine::Begin(int gpu, const Demand& demand, Nanos now) {
   // A kernel that did not have to wait began when it could, however late we come to see it.
   const Nanos begin = demand.waiting_since != 0 ? now : demand.ready;
   const Nanos end = begin + demand.work * demand.wanted / granted;
+  Count(gpu, now);
+  file_->gpus[gpu].CountRun(granted, begin, std::min(now, end));
   mine.busy_until = mine.held > 0 ? std::max(mine.busy_until, end) : end;
   mine.held += granted;
   return Grant{granted, end};
 }
 
-void Machine::End(int gpu, int granted) {
+// What has run since the last time. Between two of these nobody takes or gives back SMs; a kernel
+// whose end nobody has come to see yet is over all the same.
+void Machine::Count(int gpu, Nanos now) {
+  File::Gpu& state = file_->gpus[gpu];
+  for (const Client& client : state.clients) {
+    if (client.held > 0) {
+      state.CountRun(client.held, state.counted, std::min(client.busy_until, now));
+    }
+  }
+  state.counted = std::max(state.counted, now);
+  if (now - state.window < kWindow) return;
+  const auto passed = static_cast<double>(now - state.window);
+  state.busy_share = static_cast<double>(state.busy - state.window_busy) / passed;
+  state.sm_share = static_cast<double>(state.sm_busy - state.window_sm_busy) / passed / spec().sms;
+  state.window = now;
+  state.window_busy = state.busy;
+  state.window_sm_busy = state.sm_busy;
+}
+
+Activity Machine::Observe(int gpu, Nanos now) {
   const Lock lock(*file_);
+  Reap(kNever);
+  Count(gpu, now);
+  const File::Gpu& state = file_->gpus[gpu];
+  return {.made = file_->made,
+          .busy = state.busy,
+          .sm_busy = state.sm_busy,
+          .busy_share = std::min(1.0, state.busy_share),
+          .sm_share = std::min(1.0, state.sm_share)};
+}
+
+std::vector<Holder> Machine::Holders(int gpu) {
+  const Lock lock(*file_);
+  Reap(kNever);
+  std::vector<Holder> holders;
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    const std::uint64_t bytes = file_->gpus[gpu].clients[i].memory;
+    if (file_->processes[i].pid != 0 && bytes > 0)
+      holders.push_back({file_->processes[i].pid, bytes});
+  }
+  return holders;
+}
+
+void Machine::End(int gpu, int granted, Nanos now) {
+  const Lock lock(*file_);
+  Count(gpu, now);
   Mine(gpu).held -= granted;
   RingWaiting(gpu);
 }
@@ -387,7 +456,9 @@ void Machine::Reap(Nanos now) {
 
 void Machine::Forget(int process) {
   file_->processes[process].pid = 0;
-  for (File::Gpu& gpu : file_->gpus) {
+  for (int i = 0; i < kMaxGpus; ++i) {
+    File::Gpu& gpu = file_->gpus[i];
+    if (gpu.clients[process].held > 0) Count(i, Now());
     gpu.clients[process] = Client{};
     if (gpu.owner == process) gpu.owner = kNobody;
   }

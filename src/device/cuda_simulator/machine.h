@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "device/cuda_simulator/clock.h"
@@ -38,6 +39,22 @@ struct Turn {
 struct MemoryInfo {
   std::uint64_t free;
   std::uint64_t total;
+};
+
+// What a GPU has done since its machine was made, as a driver's counters tell it.
+struct Activity {
+  Nanos made;     // When the machine was.
+  Nanos busy;     // Time in which a kernel ran.
+  Nanos sm_busy;  // The same of each SM, added up.
+  // Of the last tenth of a second or so, as shares of the time and of the SMs.
+  double busy_share;
+  double sm_share;
+};
+
+// A process with memory on a GPU.
+struct Holder {
+  pid_t pid;
+  std::uint64_t bytes;
 };
 
 // The GPUs of a simulated machine, in a file that all its processes map: who they are, which SMs
@@ -72,7 +89,7 @@ class Machine {
   // Starts a kernel if there are SMs for it, on fewer SMs for longer. Otherwise the process waits
   // in line, as long as it asks again within kPatience; its bell rings when SMs were given back.
   [[nodiscard]] std::optional<Grant> Begin(int gpu, const Demand& demand, Nanos now);
-  void End(int gpu, int granted);
+  void End(int gpu, int granted, Nanos now);
 
   // Under time slicing: takes or keeps the turn on `gpu`. Refused, the process waits in line as
   // above.
@@ -84,6 +101,10 @@ class Machine {
   [[nodiscard]] bool TakeMemory(int gpu, std::uint64_t bytes);
   void GiveMemory(int gpu, std::uint64_t bytes);
   [[nodiscard]] MemoryInfo Memory(int gpu);
+
+  // For who looks from outside; nobody has to join for it.
+  [[nodiscard]] Activity Observe(int gpu, Nanos now);
+  [[nodiscard]] std::vector<Holder> Holders(int gpu);
 
   // The bell: WaitForBell returns when it was rung after `seen` was read, at `until`, or for no
   // reason.
@@ -110,6 +131,7 @@ class Machine {
   int NextInLine(int gpu, Nanos now) const;
   void PassTurn(int gpu, int process, Nanos now);
   void RingWaiting(int gpu);
+  void Count(int gpu, Nanos now);
   void Reap(Nanos now);
   void Forget(int process);
 

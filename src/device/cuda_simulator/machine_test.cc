@@ -21,11 +21,13 @@ class MachineTest : public ::testing::Test {
   ~MachineTest() override { std::filesystem::remove_all(folder_); }
 
   std::unique_ptr<Machine> Open(bool low_priority = false) {
-    auto machine = Machine::Open(folder_ + "/machine", spec_);
+    auto machine = Machine::Open(path(), spec_);
     EXPECT_TRUE(machine) << machine.error().message;
     EXPECT_TRUE((*machine)->Join(low_priority, 100));
     return std::move(*machine);
   }
+
+  std::string path() const { return folder_ + "/machine"; }
 
   static Demand All(Nanos waiting_since = 0) { return {16, kMillisecond, 0, waiting_since}; }
 
@@ -46,7 +48,7 @@ TEST_F(MachineTest, SmsGoToWhoWaitedLongest) {
   ASSERT_TRUE(grant);
   EXPECT_FALSE(first->Begin(0, All(), kStart + 1));
   EXPECT_FALSE(second->Begin(0, All(), kStart + 2));
-  holder->End(0, grant->granted);
+  holder->End(0, grant->granted, kStart + 2);
   EXPECT_FALSE(second->Begin(0, All(kStart + 2), kStart + 3));
   EXPECT_FALSE(holder->Begin(0, All(), kStart + 3));
   EXPECT_TRUE(first->Begin(0, All(kStart + 1), kStart + 4));
@@ -60,7 +62,7 @@ TEST_F(MachineTest, LowPriorityGoesBehindWhoCameLater) {
   ASSERT_TRUE(grant);
   EXPECT_FALSE(low->Begin(0, All(), kStart + 1));
   EXPECT_FALSE(normal->Begin(0, All(), kStart + 2));
-  holder->End(0, grant->granted);
+  holder->End(0, grant->granted, kStart + 2);
   EXPECT_FALSE(low->Begin(0, All(kStart + 1), kStart + 3));
   EXPECT_TRUE(normal->Begin(0, All(kStart + 2), kStart + 4));
 }
@@ -72,7 +74,7 @@ TEST_F(MachineTest, WhoStopsAskingIsPassedBy) {
   const auto grant = holder->Begin(0, {16, kLong, kStart, 0}, kStart);
   ASSERT_TRUE(grant);
   EXPECT_FALSE(stopped->Begin(0, All(), kStart + 1));
-  holder->End(0, grant->granted);
+  holder->End(0, grant->granted, kStart + 2);
   EXPECT_FALSE(other->Begin(0, All(), kStart + 2));
   EXPECT_TRUE(other->Begin(0, All(kStart + 2), kStart + 2 * Machine::kPatience));
 }
@@ -140,6 +142,45 @@ TEST_F(MachineTest, WhoLeavesGivesEverythingBack) {
   one->Leave();
   EXPECT_TRUE(other->Begin(0, All(kStart), kStart + 1));
   EXPECT_TRUE(other->TakeMemory(0, spec_.memory));
+}
+
+TEST_F(MachineTest, ActivityIsWhatRanAndForHowLong) {
+  auto one = Open();
+  auto other = Open();
+  const Nanos start = Now() + 1'000 * kMillisecond;
+  const Activity before = one->Observe(0, start);
+  EXPECT_EQ(before.busy, 0);
+  const auto time = [&](int milliseconds) { return start + milliseconds * kMillisecond; };
+  // 4 SMs from 0 to 20, 8 from 10 to 40; the end of the first is seen late.
+  const auto four = one->Begin(0, {4, 20 * kMillisecond, start, 0}, start);
+  const auto eight = other->Begin(0, {8, 30 * kMillisecond, time(10), 0}, time(12));
+  ASSERT_TRUE(four && eight);
+  EXPECT_EQ(one->Observe(0, time(15)).busy, 15 * kMillisecond);
+  one->End(0, four->granted, time(25));
+  other->End(0, eight->granted, time(40));
+  const Activity after = other->Observe(0, time(100));
+  EXPECT_EQ(after.busy, 40 * kMillisecond);
+  EXPECT_EQ(after.sm_busy, (4 * 20 + 8 * 30) * kMillisecond);
+  EXPECT_DOUBLE_EQ(after.busy_share, 0.4);
+  EXPECT_DOUBLE_EQ(after.sm_share, 3.2 / 16);
+  EXPECT_EQ(other->Observe(0, time(150)).busy_share, 0.4) << "until the next window is full";
+  EXPECT_EQ(other->Observe(0, time(200)).busy_share, 0);
+}
+
+TEST_F(MachineTest, ItCanBeLookedAtFromOutside) {
+  auto inside = Open();
+  ASSERT_TRUE(inside->TakeMemory(0, 1234));
+  ASSERT_TRUE(inside->Begin(0, {16, kLong, Now(), 0}, Now()));
+  const auto outside = Machine::Open(path(), {});
+  ASSERT_TRUE(outside) << outside.error().message;
+  const auto holders = (*outside)->Holders(0);
+  ASSERT_EQ(holders.size(), 1U);
+  EXPECT_EQ(holders[0].pid, getpid());
+  EXPECT_EQ(holders[0].bytes, 1234U);
+  const Nanos later = Now() + 1'000 * kMillisecond;
+  EXPECT_GT((*outside)->Observe(0, later).busy_share, 0.5);
+  inside->Leave();
+  EXPECT_TRUE((*outside)->Holders(0).empty());
 }
 
 TEST_F(MachineTest, AFileOfAnotherKindIsRefused) {

@@ -51,6 +51,15 @@ void LoadDeviceFunctions(void* library, NvmlClient& nvml) {
   Load(library, "nvmlDeviceGetComputeRunningProcesses_v3", nvml.compute_processes);
   Load(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", nvml.graphics_processes);
   Load(library, "nvmlDeviceGetMPSComputeRunningProcesses_v3", nvml.mps_processes);
+  Load(library, "nvmlDeviceGetUtilizationRates", nvml.utilization);
+  Load(library, "nvmlDeviceGetPowerUsage", nvml.power);
+  Load(library, "nvmlDeviceGetTotalEnergyConsumption", nvml.energy);
+  Load(library, "nvmlGpmQueryDeviceSupport", nvml.gpm_support);
+  Load(library, "nvmlGpmSampleAlloc", nvml.gpm_alloc);
+  Load(library, "nvmlGpmSampleFree", nvml.gpm_free);
+  Load(library, "nvmlGpmSampleGet", nvml.gpm_sample);
+  Load(library, "nvmlGpmMigSampleGet", nvml.gpm_mig_sample);
+  Load(library, "nvmlGpmMetricsGet", nvml.gpm_metrics);
 }
 
 void LoadInstanceFunctions(void* library, NvmlClient& nvml) {

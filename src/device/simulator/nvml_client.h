@@ -73,6 +73,15 @@ struct NvmlClient {
   decltype(&nvmlDeviceGetComputeRunningProcesses_v3) compute_processes;
   decltype(&nvmlDeviceGetGraphicsRunningProcesses_v3) graphics_processes;
   decltype(&nvmlDeviceGetMPSComputeRunningProcesses_v3) mps_processes;
+  decltype(&nvmlDeviceGetUtilizationRates) utilization;
+  decltype(&nvmlDeviceGetPowerUsage) power;
+  decltype(&nvmlDeviceGetTotalEnergyConsumption) energy;
+  decltype(&nvmlGpmQueryDeviceSupport) gpm_support;
+  decltype(&nvmlGpmSampleAlloc) gpm_alloc;
+  decltype(&nvmlGpmSampleFree) gpm_free;
+  decltype(&nvmlGpmSampleGet) gpm_sample;
+  decltype(&nvmlGpmMigSampleGet) gpm_mig_sample;
+  decltype(&nvmlGpmMetricsGet) gpm_metrics;
 };
 
 // A folder that is gone with the object.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "device/simulator/c_string.h"
+#include "device/simulator/cuda_machine.h"
 #include "device/simulator/handles.h"
 #include "device/simulator/nvml_entry_points.h"
 #include "device/simulator/nvml_structs.h"
@@ -94,11 +95,11 @@ std::string NameOf(const Target& target) {
 }
 
 // Memory is shared by the compute instances of a GPU instance.
-nvml::Memory MemoryOf(const Target& target) {
+nvml::Memory MemoryOf(const Target& target, const CudaMachine& cuda_machine) {
   const bool whole = target.gpu_instance == nullptr;
   nvml::Memory memory{};
   memory.total = (whole ? MemoryMibOf(*target.gpu->model) : MemoryMibOf(ProfileOf(target))) * kMib;
-  for (const Process& process : target.gpu->processes) {
+  for (const Process& process : ProcessesOn(*target.gpu, cuda_machine)) {
     if (whole || process.gpu_instance == target.gpu_instance->id) {
       memory.used += process.memory_mib * kMib;
     }
@@ -213,7 +214,7 @@ nvml::Return nvmlDeviceGetMemoryInfo(nvml::Device device, nvml::Memory* memory) 
   return Query(__func__, [&](Call& call) {
     const auto target = FindDevice(call.state(), device);
     if (!target || memory == nullptr) return nvml::kInvalidArgument;
-    *memory = MemoryOf(*target);
+    *memory = MemoryOf(*target, call.cuda_machine());
     return nvml::kSuccess;
   });
 }
@@ -223,7 +224,7 @@ nvml::Return nvmlDeviceGetMemoryInfo_v2(nvml::Device device, MemoryV2* memory) n
     const auto target = FindDevice(call.state(), device);
     if (!target || memory == nullptr) return nvml::kInvalidArgument;
     if (memory->version != nvml::StructVersion<MemoryV2>(2)) return nvml::kArgumentVersionMismatch;
-    const nvml::Memory plain = MemoryOf(*target);
+    const nvml::Memory plain = MemoryOf(*target, call.cuda_machine());
     *memory = {memory->version, plain.total, 0, plain.free, plain.used};
     return nvml::kSuccess;
   });

@@ -61,6 +61,20 @@ nvml::Return nvmlDeviceGetGraphicsRunningProcesses_v3(nvml::Device device, unsig
 nvml::Return nvmlDeviceGetMPSComputeRunningProcesses_v3(nvml::Device device, unsigned* count,
                                                         nvml::ProcessInfo* infos) noexcept;
 
+// What GPUs do meanwhile.
+nvml::Return nvmlDeviceGetUtilizationRates(nvml::Device device,
+                                           nvml::Utilization* utilization) noexcept;
+nvml::Return nvmlDeviceGetPowerUsage(nvml::Device device, unsigned* milliwatts) noexcept;
+nvml::Return nvmlDeviceGetTotalEnergyConsumption(nvml::Device device,
+                                                 unsigned long long* millijoules) noexcept;
+nvml::Return nvmlGpmQueryDeviceSupport(nvml::Device device, nvml::GpmSupport* support) noexcept;
+nvml::Return nvmlGpmSampleAlloc(nvml::GpmSample* sample) noexcept;
+nvml::Return nvmlGpmSampleFree(nvml::GpmSample sample) noexcept;
+nvml::Return nvmlGpmSampleGet(nvml::Device device, nvml::GpmSample sample) noexcept;
+nvml::Return nvmlGpmMigSampleGet(nvml::Device device, unsigned gpu_instance,
+                                 nvml::GpmSample sample) noexcept;
+nvml::Return nvmlGpmMetricsGet(nvml::GpmMetricsGet* metrics) noexcept;
+
 // MIG mode and GPU instances.
 nvml::Return nvmlDeviceGetMigMode(nvml::Device device, unsigned* current,
                                   unsigned* pending) noexcept;

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "device/simulator/cuda_machine.h"
 #include "device/simulator/handles.h"
 #include "device/simulator/nvml_entry_points.h"
 #include "device/simulator/nvml_structs.h"
@@ -40,14 +41,14 @@ nvml::Return RunningProcesses(const char* function, ProcessKind kind, nvml::Devi
     if (target->compute_instance == nullptr && target->gpu->mig && !call.privileged()) {
       return nvml::kNoPermission;
     }
-    std::vector<const Process*> found;
-    for (const Process& process : target->gpu->processes) {
-      if (process.kind == kind && IsOn(process, *target)) found.push_back(&process);
-    }
+    std::vector<Process> found = ProcessesOn(*target->gpu, call.cuda_machine());
+    std::erase_if(found, [&](const Process& process) {
+      return process.kind != kind || !IsOn(process, *target);
+    });
     const unsigned room = *count;
     *count = static_cast<unsigned>(found.size());
     if (found.size() > room) return nvml::kInsufficientSize;
-    for (std::size_t i = 0; i < found.size(); ++i) Fill(infos[i], *found[i]);
+    for (std::size_t i = 0; i < found.size(); ++i) Fill(infos[i], found[i]);
     return nvml::kSuccess;
   });
 }

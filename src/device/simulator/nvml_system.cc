@@ -1,8 +1,10 @@
 // NVML: initialisation, errors and facts about the system.
 
 #include <algorithm>
+#include <vector>
 
 #include "device/simulator/c_string.h"
+#include "device/simulator/cuda_machine.h"
 #include "device/simulator/nvml_entry_points.h"
 #include "device/simulator/return_names.h"
 #include "device/simulator/session.h"
@@ -53,8 +55,9 @@ nvml::Return nvmlSystemGetProcessName(unsigned pid, char* name, unsigned length)
   return Query(__func__, [&](Call& call) {
     if (name == nullptr || length == 0) return nvml::kInvalidArgument;
     for (const Gpu& gpu : call.state().gpus) {
-      const auto found = std::ranges::find(gpu.processes, pid, &Process::pid);
-      if (found == gpu.processes.end()) continue;
+      const std::vector<Process> processes = ProcessesOn(gpu, call.cuda_machine());
+      const auto found = std::ranges::find(processes, pid, &Process::pid);
+      if (found == processes.end()) continue;
       // Unlike other strings, NVML crops names to the buffer.
       return CopyOut(std::string_view(found->name).substr(0, length - 1), name, length);
     }

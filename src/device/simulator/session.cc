@@ -19,13 +19,14 @@ namespace {
 
 // What the environment asks for; read by the first nvmlInit.
 struct Options {
-  std::string state_path;  // DIVVY_NVML_SIM_STATE
-  std::string gpus;        // DIVVY_NVML_SIM_GPUS
-  std::string faults;      // DIVVY_NVML_SIM_FAULTS
-  std::string count_file;  // DIVVY_NVML_SIM_COUNT_FILE
-  bool log = false;        // DIVVY_NVML_SIM_LOG=1
-  bool latency = false;    // DIVVY_NVML_SIM_LATENCY=real
-  bool privileged = true;  // DIVVY_NVML_SIM_UNPRIVILEGED unset
+  std::string state_path;    // DIVVY_NVML_SIM_STATE
+  std::string gpus;          // DIVVY_NVML_SIM_GPUS
+  std::string faults;        // DIVVY_NVML_SIM_FAULTS
+  std::string count_file;    // DIVVY_NVML_SIM_COUNT_FILE
+  CudaMachine cuda_machine;  // DIVVY_CUDA_SIM, DIVVY_CUDA_SIM_SPEC
+  bool log = false;          // DIVVY_NVML_SIM_LOG=1
+  bool latency = false;      // DIVVY_NVML_SIM_LATENCY=real
+  bool privileged = true;    // DIVVY_NVML_SIM_UNPRIVILEGED unset
 };
 
 // What a process that uses the library keeps between calls. NVML's interface
@@ -63,6 +64,7 @@ Result<Options> ReadOptions() {
   options.gpus = Environment("DIVVY_NVML_SIM_GPUS");
   options.faults = Environment("DIVVY_NVML_SIM_FAULTS");
   options.count_file = Environment("DIVVY_NVML_SIM_COUNT_FILE");
+  options.cuda_machine = {Environment("DIVVY_CUDA_SIM"), Environment("DIVVY_CUDA_SIM_SPEC")};
   options.log = Environment("DIVVY_NVML_SIM_LOG") == "1";
   options.privileged = std::getenv("DIVVY_NVML_SIM_UNPRIVILEGED") == nullptr;
   const std::string latency = Environment("DIVVY_NVML_SIM_LATENCY");
@@ -243,6 +245,8 @@ void Call::Refresh() {
   Complain(state.error().message);
   refusal_ = nvml::kGpuIsLost;
 }
+
+const CudaMachine& Call::cuda_machine() { return TheSession().options.cuda_machine; }
 
 bool Call::privileged() const {
   const Session& session = TheSession();

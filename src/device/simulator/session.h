@@ -13,6 +13,12 @@
 
 namespace divvy::device::simulator {
 
+// Where the simulated CUDA driver's machine is, and what it is made of if it is not there yet.
+struct CudaMachine {
+  std::string path;  // Empty: there is none.
+  std::string spec;
+};
+
 // What a changing call was about, for the log; the call fills in what it learns.
 struct ChangeRecord {
   std::optional<std::size_t> gpu;
@@ -50,6 +56,9 @@ class Call {
 
   // True when the process may do what NVML grants to administrators.
   bool privileged() const;
+
+  // The simulated CUDA driver's machine, if there is one.
+  static const CudaMachine& cuda_machine();
 
   // What nvmlDeviceSetMigMode is to answer in place of trying, if anything.
   std::optional<nvml::Return> forced_activation() const { return effect_.activation; }
