@@ -31,7 +31,7 @@ Result<std::string> MakeStateFile(const std::string& path, const sim::State& sta
   }
   sim::StateStore store(path);
   if (const auto written = store.Write(state); !written) return Fail(written.error());
-  return fmt::format("{}: {} GPUs", path, state.gpus.size());
+  return fmt::format("{}: {} GPU{}", path, state.gpus.size(), state.gpus.size() == 1 ? "" : "s");
 }
 
 Result<sim::State> ReadStateFile(const std::string& path) {

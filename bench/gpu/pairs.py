@@ -10,7 +10,8 @@ halves begin as soon as both are ready. Python and PyTorch are loaded once for e
 fork of that process, which has not touched the GPU.
 
 Ways: alone; slice (time slicing), mps, priority (MPS with client priority), percent (MPS, training at 40 % of the
-SMs); tight, balanced, off and slo=20ms (through `divvy run`, `+no-mps` without MPS).
+SMs); tight, balanced, off and slo=20ms (through `divvy run`; `+no-mps` without MPS, `+sm=92` with training at 92 % of
+the SMs, so that a few are free at once).
 """
 
 import argparse
@@ -133,6 +134,8 @@ def command_and_environment(kind, way, divvy, mps, report, job):
             command += ["--slo", name[4:]] if name.startswith("slo=") else ["--protect", name]
         if "no-mps" in options:
             command += ["--no-mps"]
+        if kind == "train":
+            command += [word for option in options if option.startswith("sm=") for word in ("--sm-percent", option[3:])]
         return [*command, "--", *job], env
     if name in ("mps", "priority", "percent"):
         env.update(mps.environment())
