@@ -192,15 +192,6 @@ TEST(OpsPaceTest, TimingCostsWhatItMayAndLittleLess) {
   EXPECT_GT(TimedIn3s(10'000'000, 1, 5'000, 6'000), 270U);
 }
 
-TEST(OpsPaceTest, WhatIsGivenBackIsThereToBeSpentAgain) {
-  OpsPace pace{};
-  pace.Begin(kDefaultOpsCostPpm, 1'000);
-  EXPECT_EQ(pace.Charge(OpsPace::kCreditAtFirstNs), OpsPace::kCreditAtFirstNs);
-  EXPECT_FALSE(pace.Allows(1'000, false));
-  pace.GiveBack(1);
-  EXPECT_TRUE(pace.Allows(1'000, false));
-}
-
 TEST(OpsPaceTest, AThreadThatWasStoppedInTheMiddleIsChargedForNoMoreThanTenMilliseconds) {
   OpsPace pace{};
   pace.Begin(kDefaultOpsCostPpm, 1'000);

@@ -46,6 +46,4 @@ std::uint64_t OpsPace::Charge(std::uint64_t ns) {
   return charged;
 }
 
-void OpsPace::GiveBack(std::uint64_t ns) { credit_ns_ += static_cast<std::int64_t>(ns); }
-
 }  // namespace divvy::gate

@@ -44,8 +44,6 @@ class OpsPace {
   [[nodiscard]] bool Allows(std::uint64_t now_ns, bool first);
   // What timing has taken, in the calling thread or on the GPU. Returns what is charged for it.
   std::uint64_t Charge(std::uint64_t ns);
-  // Of that, what turned out to have cost the program nothing.
-  void GiveBack(std::uint64_t ns);
 
   [[nodiscard]] bool has_begun() const { return last_ns_ != 0; }
 

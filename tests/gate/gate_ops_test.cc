@@ -197,7 +197,9 @@ TEST_F(GateOpsTest, WhereTimingIsSlowThereIsLess) {
     return Summary()["totals"]["timed"].get<int>();
   };
   const int usual = timed({});
-  const int slow = timed({{"DIVVY_CUDA_SIM_FAULTS", "delay:cuStreamWaitValue32_v2@*=1ms"}});
+  // One wait at the start is long, too: who took the GPU's clock for late would find it far behind.
+  const int slow = timed({{"DIVVY_CUDA_SIM_FAULTS",
+                           "delay:cuStreamWaitValue32_v2@*=1ms,delay:cuStreamSynchronize@2=5ms"}});
   std::printf("%d timings, %d by a slow driver\n", usual, slow);
   EXPECT_LT(slow, 40);
   EXPECT_GT(usual, 2 * slow);
@@ -209,13 +211,34 @@ TEST_F(GateOpsTest, AProgramFarAheadOfItsGpuIsTimedAtLittleCost) {
       Log({}, SimJob({"--kernels", "2000", "--us", "100", "--blocks", "8", "--steps", "5"}));
   ASSERT_EQ(finished.exit_status, 0) << finished.err;
   const json stats = Stats().back();
-  ASSERT_GT(stats["launches_held"], 1000) << "it was not far ahead";
   const auto timed = Summary()["totals"]["timed"].get<double>();
   const auto queries = stats["event_queries"].get<double>();
   std::printf("%g timings, %g queries\n", timed, queries);
-  // Those under way are not all asked for each time, and waiting for room is not the log's cost.
-  EXPECT_LT(queries, 10 * timed);
-  EXPECT_GT(timed, 150);
+  // Not all that are under way are asked for each time.
+  EXPECT_LT(queries, 20 * timed);
+  if (stats["launches_held"] < 5000) GTEST_SKIP() << "too busy a machine: it was not far ahead";
+  EXPECT_GT(timed, 400) << "waiting for room is not what the log costs";
+}
+
+TEST_F(GateOpsTest, OneLateStreamKeepsNobodyFromBeingTimed) {
+  const test::Finished finished = Log({}, {GATE_PROBE, "late-stream", "400"});
+  ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+  std::map<std::string, int> timed;
+  const json summary = Summary();
+  for (const json& kernel : summary["kernels"]) timed[kernel["kernel"]] = kernel["timed"];
+  EXPECT_EQ(timed["slow"], 0);
+  EXPECT_GE(timed["probe"], 8);
+  EXPECT_EQ(summary["totals"]["launches"], 402);
+}
+
+TEST_F(GateOpsTest, AStreamThatIsHeldBehindOtherWorkSlowsNobody) {
+  // As above, but the GPU has 35 ms of work before the kernel whose launch takes 15.
+  ASSERT_EQ(Log({}, SimJob({"--kernels", "20", "--us", "5000", "--blocks", "8", "--steps", "1"}),
+                {{"DIVVY_CUDA_SIM_FAULTS", "delay:cuLaunchKernel@8=15ms"}})
+                .exit_status,
+            0);
+  EXPECT_EQ(Summary()["processes"][0]["streams_let_go"], 0);
+  EXPECT_EQ(Summary()["notes"].size(), 0U) << Summary()["notes"];
 }
 
 TEST_F(GateOpsTest, TheLogSaysWhatItTookItself) {

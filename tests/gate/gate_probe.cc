@@ -17,7 +17,7 @@
 // nothing did. Says what went wrong and ends with 1, or says OK and ends as it was asked to.
 //
 //   divvy-gate-probe memory QUOTA_BYTES | capture | neighbours | exit STATUS | fork | marks N
-//     | waits | killed N | contexts
+//     | waits | killed N | contexts | late-stream N
 
 // In C, to see that the header is.
 extern "C" void MarkInC(void (*work)(void));
@@ -70,6 +70,31 @@ cuda::Result Launch(cuda::Stream stream) {
 void LaunchAndWait() {
   Must(Launch(nullptr), "cuLaunchKernel", __LINE__);
   MUST("cuCtxSynchronize");
+}
+
+// One stream has a kernel under way that is not over when the program ends; the other gets on.
+void LaunchBesideALateStream(long launches) {
+  cuda::Module module = nullptr;
+  cuda::Function slow = nullptr;
+  MUST("cuModuleLoadData", &module, static_cast<const void*>("kernel slow param_us=1\n"));
+  MUST("cuModuleGetFunction", &slow, module, "slow");
+  cuda::Stream late = nullptr;
+  cuda::Stream quick = nullptr;
+  for (cuda::Stream* stream : {&late, &quick})
+    MUST("cuStreamCreate", stream, cuda::kStreamNonBlocking);
+  for (float us : {10.0F, 6e7F}) {  // The first of a kind is never timed.
+    void* parameters[] = {&us};
+    void** const none = nullptr;
+    MUST("cuLaunchKernel", slow, 1U, 1U, 1U, 32U, 1U, 1U, 0U, late, static_cast<void**>(parameters),
+         none);
+  }
+  for (long i = 0; i < launches; ++i) {
+    Must(Launch(quick), "cuLaunchKernel", __LINE__);
+    if (i % 10 == 9) MUST("cuStreamSynchronize", quick);
+  }
+  std::puts("OK");
+  std::fflush(stdout);
+  _exit(0);
 }
 
 std::size_t FreeBytes(std::size_t quota) {
@@ -266,6 +291,7 @@ int Run(const char* what, long number) {
   if (std::strcmp(what, "fork") == 0) CheckFork();
   if (std::strcmp(what, "marks") == 0) CheckMarks(static_cast<int>(number));
   if (std::strcmp(what, "waits") == 0) CheckWaits();
+  if (std::strcmp(what, "late-stream") == 0) LaunchBesideALateStream(number);
   if (std::strcmp(what, "exit") == 0) LaunchAndWait();
   if (std::strcmp(what, "killed") == 0) {
     for (long i = 0; i < number; ++i) LaunchAndWait();

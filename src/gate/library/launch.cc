@@ -182,9 +182,9 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
   Sample* sample = nullptr;
   const bool others = gpu.board->batch_jobs.load(std::memory_order_relaxed) > 1;
   if (WantsSample(*cost, others) && process.captures.load(std::memory_order_relaxed) == 0)
-    sample = BeginSample(driver, gpu, stream, {.cost = cost});
+    sample = BeginSample(driver, gpu, {.cost = cost, .stream = stream});
   const cuda::Result result = call();
-  if (sample != nullptr) EndSample(driver, gpu, stream, *sample);
+  if (sample != nullptr) EndSample(driver, gpu, *sample);
   if (marks != 0) MarkProgress(driver, gpu, stream, marks);
   return result;
 }
@@ -203,13 +203,13 @@ cuda::Result LaunchLogged(const Driver& driver, GpuState& gpu, const LaunchShape
   if (!gpu.pace.IsTurn(logged.cost->key.load(std::memory_order_relaxed), before, samples) ||
       process.captures.load(std::memory_order_relaxed) != 0)
     return call();
-  Sample* sample = BeginSample(driver, gpu, stream,
+  Sample* sample = BeginSample(driver, gpu,
                                {.cost = logged.cost,
                                 .kind = logged.kind,
                                 .stream = stream,
                                 .first = samples < OpsPace::kFirstSamples});
   const cuda::Result result = call();
-  if (sample != nullptr) EndSample(driver, gpu, stream, *sample);
+  if (sample != nullptr) EndSample(driver, gpu, *sample);
   return result;
 }
 

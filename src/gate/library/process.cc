@@ -290,7 +290,6 @@ void ForgetTiming(GpuState& gpu) {
   AwaitSamplingLock(gpu);
   for (Sample& sample : gpu.samples) sample = {};
   gpu.samples_out = 0;
-  gpu.oldest_sample = gpu.next_sample;
   gpu.hold_on_gpu = 0;
   gpu.clock_event = nullptr;
   gpu.clock_ns = 0;

@@ -39,18 +39,16 @@ struct Timed {
   Cost* cost = nullptr;
   // For the kernel log, as often as its pace allows; null in jobs of other classes.
   const OpKind* kind = nullptr;
-  cuda::Stream stream = nullptr;
-  bool first = false;  // one of the first of its kind
+  cuda::Stream stream = nullptr;  // into which it is launched
+  bool first = false;             // one of the first of its kind
 };
 
 // A kernel being timed.
 struct Sample {
   cuda::Event begin, end;
-  Timed timed;  // without a cost: free
-  bool held;    // its stream, until the launch is submitted
-  // For the kernel log: what timing it has taken the caller, and when all of it was submitted.
-  std::uint64_t caller_ns;
-  std::uint64_t submitted_ns;
+  Timed timed;              // without a cost: free
+  bool held;                // its stream, until the launch is submitted
+  std::uint64_t caller_ns;  // for the kernel log: what beginning to time it has taken
 };
 
 // One thread of a latency job on one GPU.
@@ -86,10 +84,10 @@ struct GpuState {
   std::atomic<cuda::Stream> tracks[kTracks];  // whose marks are counted together; null: free
   std::atomic<std::uint32_t> sampling;        // a lock that nobody waits for
   Sample samples[kSamples];
-  std::uint32_t oldest_sample;  // from here to the next, in turn: those being timed
-  std::uint32_t next_sample;
+  std::uint8_t under_way[kSamples];        // which of them, in the order of their launches,
+  std::atomic<std::uint32_t> samples_out;  // and how many; changed under the lock
+  std::uint32_t samples_begun;
   std::uint32_t sample_overhead_ns;
-  std::atomic<std::uint32_t> samples_out;  // being timed; changed under the lock
 
   // Log: a stream is held until what is timed is all submitted, and an event whose time is known.
   cuda::DevicePointer hold_on_gpu;           // its word in pinned; 0: streams are not held
@@ -98,7 +96,7 @@ struct GpuState {
   OpsPace pace;                              // spent under the sampling lock
   cuda::Event clock_event;
   std::uint64_t clock_ns;
-  std::uint64_t harvested_ns;  // when timings were last read after a wait; under the sampling lock
+  std::uint64_t harvested_ns;             // when timings were last read; under the sampling lock
   std::atomic<std::uint64_t> account_ns;  // GPU time not yet on the board
   cuda::Event host_marks[4];              // in host mode: markers under way
   std::atomic<std::uint32_t> host_mark;

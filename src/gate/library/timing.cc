@@ -58,17 +58,9 @@ bool Hold(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
   return false;
 }
 
-// Timing has cost so much, in the calling thread or on the GPU. What is charged for it. Under the
-// sampling lock.
-std::uint64_t Charge(GpuState& gpu, std::uint64_t ns) {
-  const std::uint64_t charged = gpu.pace.Charge(ns);
-  process.log->timing_ns.fetch_add(charged, std::memory_order_relaxed);
-  return charged;
-}
-
-void GiveBack(GpuState& gpu, std::uint64_t ns) {
-  gpu.pace.GiveBack(ns);
-  process.log->timing_ns.fetch_sub(ns, std::memory_order_relaxed);
+// Timing has cost so much, in the calling thread or on the GPU. Under the sampling lock.
+void Charge(GpuState& gpu, std::uint64_t ns) {
+  process.log->timing_ns.fetch_add(gpu.pace.Charge(ns), std::memory_order_relaxed);
 }
 
 // An event whose time is known by our clock as well. 0 if there is none.
@@ -95,9 +87,6 @@ void LogSample(const Driver& driver, GpuState& gpu, Sample& sample, std::uint32_
                 .duration_ns = duration_ns,
                 .kind = static_cast<std::uint16_t>(sample.timed.kind - process.log->kinds),
                 .device = static_cast<std::uint16_t>(gpu.index)});
-  // The GPU was behind by more than that, and still is: who launches so far ahead has lost nothing.
-  // Calls that wait for room in the driver's queue are the usual case.
-  if (start_ns > sample.submitted_ns + sample.caller_ns) GiveBack(gpu, sample.caller_ns);
   if (since_ms < kClockMs) return;
   // From now on time counts from here; the old event takes the sample's place.
   cuda::Event old = gpu.clock_event;
@@ -106,27 +95,87 @@ void LogSample(const Driver& driver, GpuState& gpu, Sample& sample, std::uint32_
   sample.begin = old;
 }
 
-// Reads the timings that are ready, from the oldest to the first that is not: a program that is far
-// ahead of its GPU has dozens under way, and to ask for each of them would cost more than to time
-// it. Under the sampling lock.
+// Streams of which a timing was found not to be over: those behind it are not either.
+class LateStreams {
+ public:
+  // With more than there is room for, all are taken to be late.
+  [[nodiscard]] bool Contains(cuda::Stream stream) const {
+    for (int i = 0; i < count_; ++i) {
+      if (streams_[i] == stream) return true;
+    }
+    return count_ == kMost;
+  }
+  void Add(cuda::Stream stream) {
+    if (count_ < kMost) streams_[count_++] = stream;
+  }
+
+ private:
+  static constexpr int kMost = 8;
+  cuda::Stream streams_[kMost];
+  int count_ = 0;
+};
+
+void Read(const Driver& driver, GpuState& gpu, Sample& sample) {
+  float ms = 0.0F;
+  if (driver.cuEventElapsedTime(&ms, sample.begin, sample.end) != cuda::kSuccess) return;
+  const float ns = ms * 1e6F - static_cast<float>(gpu.sample_overhead_ns);
+  const std::uint32_t measured = ns < 1.0F   ? 1U
+                                 : ns > 4e9F ? 4'000'000'000U
+                                             : static_cast<std::uint32_t>(ns);
+  Learn(*sample.timed.cost, measured);
+  if (sample.timed.kind != nullptr) LogSample(driver, gpu, sample, measured);
+}
+
+// Reads the timings that are ready: of each stream from the oldest to the first that is not. A
+// program that is far ahead of its GPU has dozens under way, and to ask for each of them would cost
+// more than to time it. Under the sampling lock.
 void Harvest(const Driver& driver, GpuState& gpu) {
   const RelaxedCapture relaxed(driver);
-  for (; gpu.oldest_sample != gpu.next_sample; ++gpu.oldest_sample) {
-    Sample& sample = gpu.samples[gpu.oldest_sample % kSamples];
-    if (sample.timed.cost == nullptr) continue;  // Its end could not be recorded.
-    if (driver.cuEventQuery(sample.end) == cuda::kNotReady) return;
-    float ms = 0.0F;
-    if (driver.cuEventElapsedTime(&ms, sample.begin, sample.end) == cuda::kSuccess) {
-      const float ns = ms * 1e6F - static_cast<float>(gpu.sample_overhead_ns);
-      const std::uint32_t measured = ns < 1.0F   ? 1U
-                                     : ns > 4e9F ? 4'000'000'000U
-                                                 : static_cast<std::uint32_t>(ns);
-      Learn(*sample.timed.cost, measured);
-      if (sample.timed.kind != nullptr) LogSample(driver, gpu, sample, measured);
+  LateStreams late;
+  const std::uint32_t count = gpu.samples_out.load(std::memory_order_relaxed);
+  std::uint32_t kept = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint8_t at = gpu.under_way[i];
+    Sample& sample = gpu.samples[at];
+    if (!late.Contains(sample.timed.stream)) {
+      if (driver.cuEventQuery(sample.end) != cuda::kNotReady) {
+        Read(driver, gpu, sample);
+        sample.timed.cost = nullptr;
+        continue;
+      }
+      late.Add(sample.timed.stream);
     }
-    sample.timed.cost = nullptr;
-    gpu.samples_out.fetch_sub(1, std::memory_order_relaxed);
+    gpu.under_way[kept++] = at;
   }
+  gpu.samples_out.store(kept, std::memory_order_relaxed);
+}
+
+// One that is free, if need be after reading what is ready; null if there is none.
+Sample* FreeSample(const Driver& driver, GpuState& gpu) {
+  const std::uint32_t out = gpu.samples_out.load(std::memory_order_relaxed);
+  if (gpu.samples_begun % 16 == 0 || out == kSamples) {
+    // Where all are out each launch that is to be timed comes here.
+    const std::uint64_t now = NowNs();
+    if (out == kSamples && now < gpu.harvested_ns + kReadEveryNs) return nullptr;
+    gpu.harvested_ns = now;
+    Harvest(driver, gpu);
+  }
+  for (Sample& sample : gpu.samples) {
+    if (sample.timed.cost == nullptr && sample.begin != nullptr) return &sample;
+  }
+  return nullptr;
+}
+
+// Whether the GPU has not even come to the end of what was timed last before in the same stream:
+// then it has lost nothing by what the caller did since.
+bool IsBehind(const Driver& driver, const GpuState& gpu, const Sample& sample) {
+  for (std::uint32_t i = gpu.samples_out.load(std::memory_order_relaxed); i-- > 0;) {
+    const Sample& other = gpu.samples[gpu.under_way[i]];
+    if (&other == &sample || other.timed.stream != sample.timed.stream) continue;
+    const RelaxedCapture relaxed(driver);
+    return driver.cuEventQuery(other.end) == cuda::kNotReady;
+  }
+  return false;
 }
 
 }  // namespace
@@ -210,26 +259,22 @@ void PrepareTiming(const Driver& driver, GpuState& gpu, bool may_hold) {
   gpu.sample_overhead_ns = least < 0.1F ? static_cast<std::uint32_t>(least * 1e6F) : 0;
 }
 
-Sample* BeginSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, const Timed& timed) {
+Sample* BeginSample(const Driver& driver, GpuState& gpu, const Timed& timed) {
   if (gpu.sampling.exchange(1, std::memory_order_acquire) != 0) return nullptr;
-  Sample& sample = gpu.samples[gpu.next_sample % kSamples];
   const bool logs = timed.kind != nullptr;
   const std::uint64_t begun = logs ? NowNs() : 0;
   if (!logs || gpu.pace.Allows(begun, timed.first)) {
-    const auto all_taken = [&gpu] { return gpu.next_sample - gpu.oldest_sample == kSamples; };
-    if (gpu.next_sample % 16 == 0 || all_taken()) Harvest(driver, gpu);
-    const bool free = !all_taken() && sample.begin != nullptr;
-    const bool held = free && logs && Hold(driver, gpu, stream);
-    if (free && driver.cuEventRecord(sample.begin, stream) == cuda::kSuccess) {
-      ++gpu.next_sample;
-      sample.timed = timed;
-      sample.held = held;
-      gpu.samples_out.fetch_add(1, std::memory_order_relaxed);
-      if (logs) {
-        sample.caller_ns = Charge(gpu, NowNs() - begun);
-        Charge(gpu, kPairOnGpuNs + (held ? kHoldOnGpuNs : 0));
-      }
-      return &sample;
+    Sample* sample = FreeSample(driver, gpu);
+    const bool held = sample != nullptr && logs && Hold(driver, gpu, timed.stream);
+    if (sample != nullptr && driver.cuEventRecord(sample->begin, timed.stream) == cuda::kSuccess) {
+      ++gpu.samples_begun;
+      sample->timed = timed;
+      sample->held = held;
+      sample->caller_ns = logs ? NowNs() - begun : 0;
+      const std::uint32_t out = gpu.samples_out.load(std::memory_order_relaxed);
+      gpu.under_way[out] = static_cast<std::uint8_t>(sample - gpu.samples);
+      gpu.samples_out.store(out + 1, std::memory_order_relaxed);
+      return sample;
     }
     if (held) ReleaseHold(gpu);
     if (logs) Charge(gpu, NowNs() - begun);
@@ -238,22 +283,25 @@ Sample* BeginSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, co
   return nullptr;
 }
 
-void EndSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, Sample& sample) {
+void EndSample(const Driver& driver, GpuState& gpu, Sample& sample) {
+  // The context went meanwhile, and with it the events and this thread's lock.
+  if (sample.timed.cost == nullptr) return;
   const bool logs = sample.timed.kind != nullptr;
   const std::uint64_t launched = logs ? NowNs() : 0;
-  if (driver.cuEventRecord(sample.end, stream) != cuda::kSuccess) {
-    sample.timed.cost = nullptr;
-    gpu.samples_out.fetch_sub(1, std::memory_order_relaxed);
-  }
+  const bool recorded = driver.cuEventRecord(sample.end, sample.timed.stream) == cuda::kSuccess;
   const bool stuck = sample.held && !ReleaseHold(gpu);
   if (logs) {
-    sample.submitted_ns = NowNs();
-    sample.caller_ns += Charge(gpu, sample.submitted_ns - launched);
+    Charge(gpu, kPairOnGpuNs + (sample.held ? kHoldOnGpuNs : 0));
+    const std::uint64_t caller_ns = sample.caller_ns + NowNs() - launched;
+    if (!IsBehind(driver, gpu, sample)) {
+      // How long a launch takes is the program's affair, unless it could not end before we let go.
+      Charge(gpu, stuck ? OpsPace::kMostChargeNs : caller_ns);
+      if (stuck) process.log->let_go.fetch_add(1, std::memory_order_relaxed);
+    }
   }
-  // How long a launch takes is the program's affair, unless it could not end before we let go.
-  if (stuck) {
-    Charge(gpu, OpsPace::kMostChargeNs);
-    process.log->let_go.fetch_add(1, std::memory_order_relaxed);
+  if (!recorded) {
+    sample.timed.cost = nullptr;
+    gpu.samples_out.fetch_sub(1, std::memory_order_relaxed);  // It is the last.
   }
   gpu.sampling.store(0, std::memory_order_release);
 }

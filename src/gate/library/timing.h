@@ -22,8 +22,8 @@ void PrepareTiming(const Driver& driver, GpuState& gpu, bool may_hold);
 
 // Begins to time a launch; null if another thread is at it, all events are in use, or the pace does
 // not allow it. Whoever gets one ends it after the launch.
-Sample* BeginSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, const Timed& timed);
-void EndSample(const Driver& driver, GpuState& gpu, cuda::Stream stream, Sample& sample);
+Sample* BeginSample(const Driver& driver, GpuState& gpu, const Timed& timed);
+void EndSample(const Driver& driver, GpuState& gpu, Sample& sample);
 
 // Lets a stream go that is held while a kernel is being submitted: by the thread that holds it.
 // False if another has done so before.
