@@ -44,18 +44,25 @@ std::uint64_t LeastOfOthers(const Board& board, int own, std::uint64_t now_ns) {
   return least;
 }
 
-// The most that any other has which launched of late, with a filled queue or not: one that waits
-// for us has none. 0 if there are none.
-std::uint64_t MostOfOthers(const Board& board, int own, std::uint64_t now_ns) {
+struct Span {
+  std::uint64_t least = UINT64_MAX;
   std::uint64_t most = 0;
+};
+
+// Of the others that launched of late, with a filled queue or not: one that waits for us has none.
+// As it stands if there are none.
+Span TimesOfOthers(const Board& board, int own, std::uint64_t now_ns) {
+  Span span;
   for (int i = 0; i < kSlots; ++i) {
     const Slot& slot = board.slots[i];
     if (i == own || !IsBatch(slot)) continue;
     const std::uint64_t last = slot.last_launch_ns.load(std::memory_order_relaxed);
+    if (last == 0 || now_ns >= last + kIdleAfterNs) continue;
     const std::uint64_t time = slot.virtual_ns.load(std::memory_order_relaxed);
-    if (last != 0 && now_ns < last + kIdleAfterNs && time > most) most = time;
+    if (time > span.most) span.most = time;
+    if (time < span.least) span.least = time;
   }
-  return most;
+  return span;
 }
 
 }  // namespace
@@ -83,7 +90,7 @@ void CatchUp(Board& board, int slot, std::uint64_t now_ns) {
   const std::uint64_t last = own.last_launch_ns.load(std::memory_order_relaxed);
   const bool was_idle = !MarksItsWork(own) && now_ns >= last + kIdleAfterNs;
   const std::uint64_t claim = was_idle ? 0 : kMostClaimNs;
-  const std::uint64_t ahead = MostOfOthers(board, slot, now_ns);
+  const std::uint64_t ahead = TimesOfOthers(board, slot, now_ns).most;
   if (ahead > claim && own.virtual_ns.load(std::memory_order_relaxed) < ahead - claim)
     own.virtual_ns.store(ahead - claim, std::memory_order_relaxed);
 }
@@ -95,11 +102,12 @@ void NoteMark(Board& board, int slot, int track, std::uint32_t mark, std::uint64
   const std::uint64_t since = own.short_since_ns.exchange(0, std::memory_order_relaxed);
   if (since == 0 || now_ns <= since + kStepEndNs) return;
   const std::uint64_t time = own.virtual_ns.load(std::memory_order_relaxed);
-  const std::uint64_t ahead = MostOfOthers(board, slot, now_ns);
-  if (ahead <= time) return;
+  // The least of them: of three, the one that needs little would come to lead one, and be paused.
+  const std::uint64_t least = TimesOfOthers(board, slot, now_ns).least;
+  if (least == UINT64_MAX || least <= time + kBehindAfterIdleNs) return;
+  const std::uint64_t room = least - kBehindAfterIdleNs - time;
   const std::uint64_t unused = VirtualNs(now_ns - since, own.job.weight);
-  own.virtual_ns.fetch_add(unused < ahead - time ? unused : ahead - time,
-                           std::memory_order_relaxed);
+  own.virtual_ns.fetch_add(unused < room ? unused : room, std::memory_order_relaxed);
 }
 
 void NotePause(Slot& slot) { slot.short_since_ns.store(0, std::memory_order_relaxed); }

@@ -13,6 +13,9 @@ inline constexpr std::uint64_t kMayLeadNs = 20'000'000;
 inline constexpr std::uint64_t kMarkNs = 500'000;
 // Who is further behind than others can have got ahead of it was idle for long, which is no claim.
 inline constexpr std::uint64_t kMostClaimNs = 2 * kMayLeadNs;
+// Time without work takes a job up to so far behind the others: there neither it nor they are near
+// to pausing, and one with little queued would lose most by a pause.
+inline constexpr std::uint64_t kBehindAfterIdleNs = kMayLeadNs / 4;
 // A job whose queue has run short is waited for so long still: that is the end of a step.
 inline constexpr std::uint64_t kStepEndNs = 1'000'000;
 // One that cannot put marks has work for so long after a launch.

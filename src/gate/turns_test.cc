@@ -309,8 +309,18 @@ TEST_F(MarkedTurnsTest, TimeWithoutWorkCountsByWeightAndTakesNobodyBeyondTheOthe
   EXPECT_EQ(after_gap(100, 5 * kMs), 85 * kMs);
   EXPECT_EQ(after_gap(1000, 5 * kMs), 80 * kMs + kMs / 2)
       << "its right to the GPU is ten times that";
-  EXPECT_EQ(after_gap(100, 500 * kMs), 100 * kMs);
+  EXPECT_EQ(after_gap(100, 500 * kMs), 100 * kMs - kBehindAfterIdleNs);
   EXPECT_EQ(after_gap(100, kStepEndNs), 80 * kMs);
+  // Of two others it is the least that counts.
+  Slot& third = board_->slots[2];
+  third.job.job_class = JobClass::kBatch;
+  third.live.store(1);
+  third.virtual_ns.store(90 * kMs);
+  third.last_launch_ns.store(now_ + 500 * kMs);
+  EXPECT_EQ(after_gap(100, 500 * kMs), 90 * kMs - kBehindAfterIdleNs);
+  third.virtual_ns.store(82 * kMs);
+  third.last_launch_ns.store(now_ + 500 * kMs);
+  EXPECT_EQ(after_gap(100, 500 * kMs), 80 * kMs) << "it is not far behind";
 }
 
 TEST_F(MarkedTurnsTest, WhoLetOthersCatchUpIsNotChargedForIt) {

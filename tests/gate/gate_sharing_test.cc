@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <thread>
 
 #include "gate/gate_fixture.h"
@@ -54,7 +55,7 @@ class GateSharingTest : public GateTest {
     return nullptr;
   }
 
-  double BusyKernelsForEachOf(const Words& thinking);
+  std::optional<double> BusyKernelsForEachOf(const Words& thinking);
 
   gate::Slot* gate_ = nullptr;
   gate::Slot* trainer_ = nullptr;
@@ -209,16 +210,22 @@ TEST_F(GateSharingTest, AJobOfGraphsHasItsShare) {
 
 // How many kernels a busy job launches for each of one that thinks between its steps; both fit side
 // by side, and turns by GPU time alone would slow the busy one down. Its CPU is busy as well: it
-// has nothing queued by which it could make up for a pause.
-double GateSharingTest::BusyKernelsForEachOf(const Words& thinking) {
+// has nothing queued by which it could make up for a pause. Nothing where this machine does not
+// even let it have one core to itself.
+std::optional<double> GateSharingTest::BusyKernelsForEachOf(const Words& thinking) {
   auto busy = Start(As::kBatch,
                     {"train", "--kernels", "10", "--us", "1000", "--blocks", "8", "--think-us",
                      "900", "--secs", "60"},
                     {{"DIVVY_WEIGHT", "101"}});
-  auto thinker = Start(As::kBatch, thinking);
   EXPECT_TRUE(busy->AwaitOutput("READY"));
-  EXPECT_TRUE(thinker->AwaitOutput("READY"));
   const gate::Slot* const busy_slot = BatchSlotOf(101);
+  constexpr double kTwiceItsTime = 0.2;  // Seconds, for a hundred of a millisecond.
+  if (busy_slot != nullptr && SecondsToLaunch(*busy_slot, 100) > kTwiceItsTime) {
+    Stop(*busy);
+    return std::nullopt;
+  }
+  auto thinker = Start(As::kBatch, thinking);
+  EXPECT_TRUE(thinker->AwaitOutput("READY"));
   const gate::Slot* const thinking_slot = BatchSlotOf(100);
   if (busy_slot == nullptr || thinking_slot == nullptr) {
     ADD_FAILURE() << "they are not on the board";
@@ -237,9 +244,10 @@ double GateSharingTest::BusyKernelsForEachOf(const Words& thinking) {
 
 TEST_F(GateSharingTest, AJobThatThinksHoldsNobodyBack) {
   // The GPU for a tenth of the time.
-  EXPECT_GT(BusyKernelsForEachOf({"train", "--kernels", "1", "--us", "1000", "--blocks", "8",
-                                  "--think-us", "9000", "--secs", "60"}),
-            4);
+  const auto kernels = BusyKernelsForEachOf({"train", "--kernels", "1", "--us", "1000", "--blocks",
+                                             "8", "--think-us", "9000", "--secs", "60"});
+  if (!kernels) GTEST_SKIP() << "too busy a machine";
+  EXPECT_GT(*kernels, 4);
 }
 
 TEST_F(GateSharingTest, NorDoesOneWithFilledQueuesInBetween) {
@@ -247,9 +255,11 @@ TEST_F(GateSharingTest, NorDoesOneWithFilledQueuesInBetween) {
   // A machine that is busy with other things may spoil one measurement, not three.
   double most = 0;
   for (int attempt = 0; attempt < 3 && most <= 12.5; ++attempt) {
-    most = std::max(most, BusyKernelsForEachOf({"train", "--kernels", "10", "--us", "1000",
-                                                "--blocks", "8", "--graph", "1", "--stream", "own",
-                                                "--think-us", "10000", "--secs", "60"}));
+    const auto kernels = BusyKernelsForEachOf({"train", "--kernels", "10", "--us", "1000",
+                                               "--blocks", "8", "--graph", "1", "--stream", "own",
+                                               "--think-us", "10000", "--secs", "60"});
+    if (!kernels) GTEST_SKIP() << "too busy a machine";
+    most = std::max(most, *kernels);
   }
   EXPECT_GT(most, 12.5);
 }
