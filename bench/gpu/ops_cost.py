@@ -115,7 +115,8 @@ class Job:
     def log(self):
         with open(self.summary) as file:
             document = json.load(file)
-        return {**document["totals"], "kinds": len(document["kernels"]), "notes": document["notes"],
+        itself = {key: sum(process[key] for process in document["processes"]) for key in ("timing_seconds", "streams_let_go")}
+        return {**document["totals"], **itself, "kinds": len(document["kernels"]), "notes": document["notes"],
                 "gpu_busy": [round(phase["gpu_busy"], 3) for phase in document["phases"]], "first": document["kernels"][:5]}
 
 
@@ -146,7 +147,7 @@ def run(args):
                     # A log that saw nothing costs nothing.
                     if args.device != "cpu" and "log" in found and not found["log"]["launches"]:
                         found = {"model": model, "error": f"no kernel was logged: {'; '.join(found['log']['notes'])}"}
-                    result = {"round": number, "way": way, **found}
+                    result = {"round": number, "way": way, "in_turns": True, **found}
                     print(json.dumps(result), file=out, flush=True)
                     if "error" not in result:
                         wanting.discard((model, way))
@@ -158,11 +159,18 @@ def run(args):
         raise SystemExit(f"ops_cost.py: nothing was measured of {names}")
 
 
+def slowdown(result, plain):
+    """The median over a round's turns. Results from before there were any are of runs one after the other: their blocks do not
+    belong to each other, and the medians are compared."""
+    if not (result.get("in_turns") and plain.get("in_turns")):
+        return result["median_ms"] / plain["median_ms"] - 1
+    return statistics.median(ms / alone for ms, alone in zip(result["blocks_ms"], plain["blocks_ms"])) - 1
+
+
 def slowdowns(results, model, way):
-    """Of each round that has both: the median over its turns."""
-    blocks = {(r["round"], r["way"]): r["blocks_ms"] for r in results if r["model"] == model and "error" not in r}
-    return [statistics.median(ms / plain for ms, plain in zip(blocks[n, way], blocks[n, "plain"])) - 1
-            for n, w in sorted(blocks) if w == way and (n, "plain") in blocks]
+    """Of each round that has both."""
+    found = {(r["round"], r["way"]): r for r in results if r["model"] == model and "error" not in r}
+    return [slowdown(found[n, way], found[n, "plain"]) for n, w in sorted(found) if w == way and (n, "plain") in found]
 
 
 def verdict(ops, profiler):

@@ -46,11 +46,12 @@ std::vector<std::optional<double>> StepsOf(const std::vector<CollocatedJob>& job
   return steps;
 }
 
-// The outlook of a job that takes `extra` longer, uncertain by a factor of e to `error`.
-JobOutlook Slowed(double extra, double error) {
-  return {.speed = 1 / (1 + extra),
-          .low = 1 / (1 + extra * std::exp(error)),
-          .high = 1 / (1 + extra * std::exp(-error)),
+// The outlook of a job that takes `extra` longer, uncertain by a factor of e to `error`, and is at
+// `most` so fast.
+JobOutlook Slowed(double extra, double error, double most) {
+  return {.speed = std::min(most, 1 / (1 + extra)),
+          .low = std::min(most, 1 / (1 + extra * std::exp(error))),
+          .high = std::min(most, 1 / (1 + extra * std::exp(-error))),
           .share = {},
           .p99 = {}};
 }
@@ -100,25 +101,27 @@ double LoadOf(const CollocatedJob& job, bool mps) {
   return (mps ? job.profile.sm_activity : job.profile.utilisation).value_or(0);
 }
 
-// There is one GPU: of its time each job has what it needs or an equal part of what the others
-// leave. That part; at most all of it.
-double EqualPart(const std::vector<CollocatedJob>& jobs, bool mps) {
+// However little they disturb each other: of the GPU's time, of which `there` is to be had, each
+// job gets what it needs or an equal part of what the others leave.
+std::vector<double> MostSpeeds(const std::vector<CollocatedJob>& jobs, bool mps, double there) {
   std::vector<double> loads;
   for (const CollocatedJob& job : jobs) loads.push_back(LoadOf(job, mps));
-  std::ranges::sort(loads);
-  double left = 1;
-  for (std::size_t i = 0; i < loads.size(); ++i) {
-    const double part = left / static_cast<double>(loads.size() - i);
-    if (loads[i] > part) return part;
-    left -= loads[i];
+  std::vector<double> sorted = loads;
+  std::ranges::sort(sorted);
+  double part = 0;
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    part = there / static_cast<double>(sorted.size() - i);
+    if (sorted[i] > part) break;
+    there -= sorted[i];
   }
-  return 1;
+  std::vector<double> speeds;
+  for (const double load : loads) speeds.push_back(load > part ? part / load : 1);
+  return speeds;
 }
 
 // What others add to each job's time. The model knows pairs; among more a job has an equal turn of
 // the GPU when it wants it, by time slicing for as long as its kernels run, under MPS as far as it
-// feels the SMs, and fares no better than in the worst of the pairs. Nor do any number of jobs have
-// more of the GPU's time than there is.
+// feels the SMs, and fares no better than in the worst of the pairs.
 std::vector<double> ExtraTimes(const InterferenceModel& model, bool mps,
                                const std::vector<CollocatedJob>& jobs,
                                const std::vector<Demand>& demands) {
@@ -136,9 +139,6 @@ std::vector<double> ExtraTimes(const InterferenceModel& model, bool mps,
     }
     extras.push_back(std::min(ExtraTime(model, exposures[i]), most));
   }
-  const double part = EqualPart(jobs, mps);
-  for (std::size_t i = 0; i < jobs.size(); ++i)
-    extras[i] = std::max(extras[i], LoadOf(jobs[i], mps) / part - 1);
   return extras;
 }
 
@@ -157,8 +157,10 @@ ModeOutlook Shared(const AdviceRequest& request, const std::vector<Demand>& dema
       mps ? request.models.mps : request.models.TimeSlicing(request.gpu_name);
   double error = model.error * model.error;
   for (const Demand& demand : demands) error += std::pow(model.demand * demand.error, 2);
-  for (const double extra : ExtraTimes(model, mps, request.jobs, demands)) {
-    outlook.jobs.push_back(Slowed(extra, std::sqrt(error)));
+  const std::vector<double> extras = ExtraTimes(model, mps, request.jobs, demands);
+  const std::vector<double> most = MostSpeeds(request.jobs, mps, 1);
+  for (std::size_t i = 0; i < extras.size(); ++i) {
+    outlook.jobs.push_back(Slowed(extras[i], std::sqrt(error), most[i]));
   }
   for (std::size_t i = 0; i < request.jobs.size(); ++i) {
     // Beside batch work: a few requests of two latency jobs meet seldom.
@@ -334,6 +336,8 @@ ModeOutlook Gate(const AdviceRequest& request, const std::vector<Demand>& demand
   }
   const InterferenceModel& model = request.models.TimeSlicing(request.gpu_name);
   const std::vector<double> extras = ExtraTimes(model, /*mps=*/false, batch_jobs, batch);
+  const std::vector<double> most =
+      MostSpeeds(batch_jobs, /*mps=*/false, 1 / (1 + kGateCost * busy));
   std::size_t next = 0;
   for (std::size_t i = 0; i < demands.size(); ++i) {
     if (request.jobs[i].job_class == JobClass::kLatency) {
@@ -341,8 +345,11 @@ ModeOutlook Gate(const AdviceRequest& request, const std::vector<Demand>& demand
       outlook.jobs[i].p99 = kGateTail;
       continue;
     }
-    const double among = batch.size() > 1 ? extras[next++] : 0;
-    outlook.jobs[i] = Slowed(kGateCost * busy + among, batch.size() > 1 ? model.error : 0.5);
+    const bool several = batch.size() > 1;
+    const double among = several ? extras[next] : 0;
+    outlook.jobs[i] =
+        Slowed(kGateCost * busy + among, several ? model.error : 0.5, several ? most[next] : 1);
+    ++next;
   }
   Conclude(request, outlook);
   return outlook;

@@ -88,11 +88,14 @@ TEST(AdviceTest, JobsTogetherNeedNoMoreThanOneGpu) {
     }
     const Advice advice = Advise(RequestFor(jobs));
     double busy = 0;
+    double busy_at_best = 0;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-      busy +=
-          *jobs[i].profile.utilisation * advice.outlook(SharingMode::kTimeSlicing).jobs[i].speed;
+      const JobOutlook& job = advice.outlook(SharingMode::kTimeSlicing).jobs[i];
+      busy += *jobs[i].profile.utilisation * job.speed;
+      busy_at_best += *jobs[i].profile.utilisation * job.high;
     }
     ASSERT_LE(busy, 1 + 1e-9) << "round " << round;
+    ASSERT_LE(busy_at_best, 1 + 1e-9) << "round " << round;
     for (const SharingMode mode : {SharingMode::kMps, SharingMode::kMpsShares, SharingMode::kMig}) {
       double at_work = 0;
       for (std::size_t i = 0; i < advice.outlook(mode).jobs.size(); ++i)
@@ -102,6 +105,19 @@ TEST(AdviceTest, JobsTogetherNeedNoMoreThanOneGpu) {
     tight += busy > 1 - 1e-6 ? 1 : 0;
   }
   EXPECT_GT(tight, 3) << "the bound is reached";
+}
+
+// What a latency job leaves, as measured, is all that batch jobs have between them.
+TEST(AdviceTest, BehindTheGateBatchJobsShareWhatIsLeft) {
+  std::vector<CollocatedJob> jobs = {JobOf("serve", 1, 0.6, JobClass::kLatency)};
+  for (int i = 0; i < 6; ++i) {
+    jobs.push_back(JobOf(std::string(1, static_cast<char>('a' + i)), 1, 1));
+    if (i == 0) continue;
+    const Advice advice = Advise(RequestFor(jobs));
+    const ModeOutlook& gate = advice.outlook(SharingMode::kGate);
+    EXPECT_LE(gate.throughput - 1, 1 / 1.42 + 1e-9) << jobs.size();
+    for (const JobOutlook& job : gate.jobs) EXPECT_LE(job.speed, job.high);
+  }
 }
 
 TEST(AdviceTest, LargeJobsRunOneAfterTheOther) {
