@@ -27,6 +27,7 @@
 #include "collocate_ways.h"
 #include "command.h"
 #include "measure/runs_plan.h"
+#include "planner/advice_modes.h"
 #include "run_watch.h"
 #include "text_file.h"
 
@@ -278,9 +279,13 @@ class Collocation {
   }
 
   // Equal ones; a table of runs of one's own may say others.
+  // As advice would give them: equal ones where nothing is known of the jobs.
   std::vector<int> Shares() const {
-    const int equal = std::max(1, 100 / static_cast<int>(file_.jobs.size()));
-    return std::vector<int>(file_.jobs.size(), equal);
+    std::vector<planner::Demand> demands;
+    for (const CollocatedJob& job : file_.jobs) {
+      demands.push_back(planner::EstimateDemand(job.profile, file_.gpu_power_w));
+    }
+    return planner::SharesByDemand(demands);
   }
 
   std::vector<std::string> OpenWorkloads() const {

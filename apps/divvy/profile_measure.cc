@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/number.h"
 #include "base/text_safety.h"
+#include "engine/service_times.h"
 #include "profile_measure_run.h"
 #include "worker_command.h"
 
@@ -105,6 +106,9 @@ Result<MeasureSource> WorkerSource(const MeasureOptions& options) {
   std::vector<std::string> inputs = options.inputs;
   std::vector<std::string> outputs = options.outputs;
   if (synthetic) {
+    if (const auto table = engine::LatencyTable::Parse(options.synthetic); !table) {
+      return WrongMeasure("--synthetic: " + table.error().message);
+    }
     words.insert(words.end(), {"--latency-us", options.synthetic});
     if (inputs.empty()) inputs = {"input:FP32:16"};
     if (outputs.empty()) outputs = {"output:FP32:1"};

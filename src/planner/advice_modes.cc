@@ -182,25 +182,13 @@ ExpectedSpeed SpeedIn(double part, const CollocatedJob& job, const Demand& deman
           .high = std::min(expected.high, most)};
 }
 
-// Whole percentages that sum to 100 at most, by demand, of which a tenth is counted at least.
-std::vector<int> Percentages(const std::vector<Demand>& demands) {
-  constexpr double kLeast = 0.1;
-  double total = 0;
-  for (const Demand& demand : demands) total += std::max(demand.share, kLeast);
-  std::vector<int> shares;
-  for (const Demand& demand : demands) {
-    shares.push_back(std::max(1, static_cast<int>(100 * std::max(demand.share, kLeast) / total)));
-  }
-  return shares;
-}
-
 // Each job in its part of the SMs; memory and caches are still shared, which costs what two
 // idle jobs cost each other.
 ModeOutlook MpsShares(const AdviceRequest& request, const std::vector<Demand>& demands) {
   ModeOutlook outlook = Shared(request, demands, SharingMode::kMps);
   outlook.mode = SharingMode::kMpsShares;
   if (!outlook.impossible.empty()) return outlook;
-  const auto shares = Percentages(demands);
+  const auto shares = SharesByDemand(demands);
   const double meeting =
       std::exp(request.models.mps.base) * static_cast<double>(demands.size() - 1);
   for (std::size_t i = 0; i < demands.size(); ++i) {
@@ -356,6 +344,17 @@ ModeOutlook Gate(const AdviceRequest& request, const std::vector<Demand>& demand
 }
 
 }  // namespace
+
+std::vector<int> SharesByDemand(const std::vector<Demand>& demands) {
+  constexpr double kLeast = 0.1;
+  double total = 0;
+  for (const Demand& demand : demands) total += std::max(demand.share, kLeast);
+  std::vector<int> shares;
+  for (const Demand& demand : demands) {
+    shares.push_back(std::max(1, static_cast<int>(100 * std::max(demand.share, kLeast) / total)));
+  }
+  return shares;
+}
 
 std::optional<double> MemoryTogether(const AdviceRequest& request) {
   double total = 0;

@@ -10,6 +10,10 @@ namespace divvy::planner {
 [[nodiscard]] std::vector<ModeOutlook> OutlookOfModes(const AdviceRequest& request,
                                                       const std::vector<Demand>& demands);
 
+// Whole percentages of the SMs that sum to 100 at most, by demand, of which a tenth is counted at
+// least.
+[[nodiscard]] std::vector<int> SharesByDemand(const std::vector<Demand>& demands);
+
 // GiB that the jobs take as processes of their own; nothing when a job's is not known.
 [[nodiscard]] std::optional<double> MemoryTogether(const AdviceRequest& request);
 

@@ -129,6 +129,13 @@ class Collocate(unittest.TestCase):
         self.assertEqual(json.loads(again)["timelines"], found["timelines"])
         self.assertNotIn("[1/", err)
 
+    def test_shares_go_by_what_the_jobs_need(self):
+        # The trainer keeps the GPU busy for nine tenths of the time, the other job not at all: a tenth counts at least.
+        self.run_to_end(self.write("jobs.yaml", JOBS), "--modes", "mps-shares")
+        self.assertEqual({row["job"]: row["share"] for row in self.rows() if row["mode"] == "mps-shares"},
+                         {"trainer": "87", "counter": "12"})
+        self.assertEqual({row["state"] for row in self.rows()}, {"done"})
+
     def test_goes_on_after_a_kill(self):
         jobs = self.write("jobs.yaml", JOBS)
         process = self.begin(jobs, "--modes", "time-slicing")

@@ -128,6 +128,13 @@ class Profile(unittest.TestCase):
         self.assertEqual((batches, started), ([1, 2, 4, 8, 16], [16]))
         self.assertIn("batch 8: HTTP 503: not now; trying it once more", err)
 
+    def test_wrong_times_of_a_synthetic_model_are_told_at_once(self):
+        run = subprocess.run([DIVVY, "profile", "--synthetic", "1:900,8:x", "--on", "cpu"], capture_output=True, text=True)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertEqual(run.stderr.count("is no time of a batch"), 1, run.stderr)
+        self.assertIn("--synthetic: '8:x' is no time of a batch", run.stderr)
+        self.assertNotIn("worker", run.stderr)
+
     def test_what_is_no_number_is_in_no_range(self):
         for words in (["profile", "--precision"], ["profile", "--point-limit"], ["profile", "ops", "--cost"],
                       ["advise", "jobs.yaml", "--keep"], ["bench", "http://h:1", "--rate"],
