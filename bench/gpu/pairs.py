@@ -34,15 +34,29 @@ def barrier():
     print("READY", flush=True)
     begin = float(sys.stdin.readline())
     while time.time() < begin: time.sleep(0.001)
-old = "while time.time()<a.start: time.sleep(0.001)"
-assert source.count(old) == 1, "the job is not as expected: " + old
-code = compile(source.replace(old, "barrier()"), path, "exec")
+class GpuTimes:  # of each request, by the GPU's own clock: what its CPU takes is not in it
+    def __init__(self): self.found, self.events = [], None
+    def around(self, stream, work):
+        if self.events is None: self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        self.events[0].record(stream); work(); self.events[1].record(stream); stream.synchronize()
+        self.found.append(self.events[0].elapsed_time(self.events[1]))
+    def told(self, n):
+        times = sorted(self.found[-n:])
+        return {"gpu_" + name: times[min(n - 1, int(n * part))] for name, part in (("p50", .5), ("p90", .9), ("p99", .99))}
+changes = {"while time.time()<a.start: time.sleep(0.001)": "barrier()"}
+if "gpu-times" in sys.argv[2:]:
+    changes["g.replay(); s.synchronize()"] = "gpu_times.around(s, g.replay)"
+    changes["out.update(n=n,p50="] = "out.update(**(gpu_times.told(n) if a.graph else {}),n=n,p50="
+for old, new in changes.items():
+    assert source.count(old) == 1, "the job is not as expected: " + old
+    source = source.replace(old, new)
+code = compile(source, path, "exec")
 print("LOADED", flush=True)
 for line in iter(sys.stdin.readline, ""):
     child = os.fork()
     if child == 0:
         sys.argv = [path, *json.loads(line)]
-        exec(code, {"__name__": "__main__", "barrier": barrier})
+        exec(code, {"__name__": "__main__", "barrier": barrier, "gpu_times": GpuTimes()})
         sys.exit(0)
     status = os.waitpid(child, 0)[1]
     print("DONE", os.waitstatus_to_exitcode(status), flush=True)
@@ -186,7 +200,7 @@ class Server:
         self.report = os.path.join(args.scratch, f"divvy-report-{os.getpid()}-{kind}.txt")
         self.errors = tempfile.TemporaryFile("w+")
         command, env = command_and_environment(kind, way, args.divvy, mps, self.report,
-                                               [sys.executable, "-c", SERVER, args.job])
+                                               [sys.executable, "-c", SERVER, args.job, *["gpu-times"] * args.gpu_times])
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.errors, text=True)
         self.loaded = False
@@ -292,7 +306,8 @@ def line_of(spec, results):
         parts.append(results["error"][-500:])
     if infer:
         parts.append("infer " + (infer["error"][-300:] if "error" in infer else
-                                 f"n {infer['n']} p50 {infer['p50']:.2f} p95 {infer['p95']:.2f} p99 {infer['p99']:.2f}"))
+                                 f"n {infer['n']} p50 {infer['p50']:.2f} p95 {infer['p95']:.2f} p99 {infer['p99']:.2f}"
+                                 + (f" gpu p50 {infer['gpu_p50']:.2f} p99 {infer['gpu_p99']:.2f}" if "gpu_p50" in infer else "")))
     if train:
         parts.append("train " + (train["error"][-300:] if "error" in train else f"{train['ms']:.3f} ms"))
     return " ".join([*parts, f"(stolen {results['stolen_ms']} ms)"])
@@ -378,6 +393,8 @@ def main():
     run.add_argument("--scratch", default="/tmp")
     run.add_argument("--clocks", action="store_true", help="record the SM clock and power of each run")
     run.add_argument("--awake", action="store_true", help="keep the cores awake by idle loops")
+    run.add_argument("--gpu-times", action="store_true",
+                     help="of requests that replay a graph also the time by the GPU's clock (gpu_p50, gpu_p90, gpu_p99 in the results)")
     run.add_argument("--limit", type=float, default=1e9, help="start no run after so many seconds")
     run.set_defaults(call=run_all)
     table = commands.add_parser("table", help="medians and ratios of what was measured")
