@@ -278,8 +278,8 @@ class Collocation {
     return {};
   }
 
-  // Equal ones; a table of runs of one's own may say others.
-  // As advice would give them: equal ones where nothing is known of the jobs.
+  // As advice would give them: equal ones where nothing is known of the jobs. A table of runs of
+  // one's own may say others.
   std::vector<int> Shares() const {
     std::vector<planner::Demand> demands;
     for (const CollocatedJob& job : file_.jobs) {

@@ -230,9 +230,8 @@ std::string DescribeOps(const OpsSummary& summary, const OpsView& view) {
   if (totals.launches > 0) {
     const double timing_s = TimingSeconds(SumOfLogs(summary));
     text += fmt::format(
-        "GPU time {} s, {} of it in light kernels; timing took {} ms by its own reckoning, {} of "
-        "the "
-        "run\n",
+        "GPU time {} s, {} of it in light kernels; "
+        "timing took {} ms by its own reckoning, {} of the run\n",
         FourDigits(totals.gpu_us / 1e6), Percent(totals.light_share), FourDigits(timing_s * 1e3),
         Percent(view.seconds > 0 ? timing_s / view.seconds : 0));
     if (summary.processes.size() > 1) text += "\n" + ProcessTable(summary.processes);

@@ -29,16 +29,15 @@ double Counters::energy_j() const {
 double Counters::power_w() const { return kIdleW + (kFullW - kIdleW) * activity.sm_share; }
 
 std::optional<CudaGpu> CudaGpu::Find(const CudaMachine& where, const Gpu& gpu) {
-  if (where.path.empty()) return std::nullopt;
+  int index = 0;
+  while (index < cuda_simulator::kMaxGpus && gpu.uuid != cuda_simulator::UuidText(index)) ++index;
+  if (where.path.empty() || index == cuda_simulator::kMaxGpus) return std::nullopt;
   const auto spec = cuda_simulator::ParseSpec(where.spec);
   if (!spec) return std::nullopt;
   // A GPU is there before the first program that uses it.
   auto machine = cuda_simulator::Machine::Open(where.path, *spec);
-  if (!machine) return std::nullopt;
-  for (int i = 0; i < (*machine)->spec().gpus; ++i) {
-    if (gpu.uuid == cuda_simulator::UuidText(i)) return CudaGpu(*std::move(machine), i);
-  }
-  return std::nullopt;
+  if (!machine || index >= (*machine)->spec().gpus) return std::nullopt;
+  return CudaGpu(*std::move(machine), index);
 }
 
 Counters CudaGpu::Read() const {

@@ -292,10 +292,9 @@ void EndSample(const Driver& driver, GpuState& gpu, Sample& sample) {
   const bool stuck = sample.held && !ReleaseHold(gpu);
   if (logs) {
     Charge(gpu, kPairOnGpuNs + (sample.held ? kHoldOnGpuNs : 0));
-    const std::uint64_t caller_ns = sample.caller_ns + NowNs() - launched;
     if (!IsBehind(driver, gpu, sample)) {
       // How long a launch takes is the program's affair, unless it could not end before we let go.
-      Charge(gpu, stuck ? OpsPace::kMostChargeNs : caller_ns);
+      Charge(gpu, stuck ? OpsPace::kMostChargeNs : sample.caller_ns + NowNs() - launched);
       if (stuck) process.log->let_go.fetch_add(1, std::memory_order_relaxed);
     }
   }
