@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace divvy::gate {
@@ -101,7 +102,7 @@ struct Board {
 };
 
 inline constexpr std::uint32_t kBoardMagic = 0x44565942;
-static_assert(sizeof(Board) < 64 * 1024);
+static_assert(sizeof(Board) < std::size_t{64} * 1024);
 
 // Opens the board at `path`, making it if there is none. Returns nullptr and fills `error` (what,
 // and what would be right) when it cannot: the caller then runs ungated. Refuses a file of another

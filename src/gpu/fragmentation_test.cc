@@ -16,7 +16,7 @@ namespace {
 
 const GpuModel& A100() { return **FindGpuModel("A100-40GB"); }
 
-MigLayout Layout(const GpuModel& model, std::vector<std::pair<const char*, int>> instances) {
+MigLayout Layout(const GpuModel& model, const std::vector<std::pair<const char*, int>>& instances) {
   MigLayout layout(model);
   for (const auto& [name, start] : instances) {
     EXPECT_TRUE(layout.Place({start, *model.FindProfile(name)}));

@@ -199,7 +199,8 @@ void AskAtRandom(const GpuModel& model, ProfileSet set, int questions, std::uint
   const auto below = [&](std::size_t n) { return random() % n; };
   for (int i = 0; i < questions; ++i) {
     const std::size_t from = below(graph.layouts().size());
-    const auto present = Present(graph.layouts()[from], i % 2 == 0 ? 0 : random() & random());
+    const auto some = random();
+    const auto present = Present(graph.layouts()[from], i % 2 == 0 ? 0 : some & random());
     const auto destroys = graph.Destroys(from, BusyOf(present));
     for (int j = 0; j < 8; ++j) {
       Wanted wanted = Exactly(graph.layouts()[below(graph.layouts().size())]);
