@@ -28,7 +28,7 @@ std::optional<planner::Advice> AdviseJobs(const workload::JobsFile& file,
   known.jobs.clear();
   std::map<std::string, int> times;
   for (const std::string& name : names) {
-    const measure::RunRow* const alone = measure::FindAlone(rows, copies.at(name));
+    const measure::RunRow* const alone = measure::FindAlone(rows, copies, name);
     if (alone == nullptr) return {};
     auto job = *std::ranges::find(file.jobs, name, &workload::CollocatedJob::name);
     job.profile = measure::ProfileFromRun(job, *alone);
@@ -37,6 +37,23 @@ std::optional<planner::Advice> AdviseJobs(const workload::JobsFile& file,
   }
   // Without what was just measured together: that would be telling, not foretelling.
   return Advise(RequestFor(std::move(known), planner::InterferenceModels::Shipped()));
+}
+
+// Guesses are not learned from.
+[[nodiscard]] Result<void> CheckNoGuess(const workload::MeasuredSet& measured,
+                                        std::string_view jobs_file) {
+  for (const workload::MeasuredJob& job : measured.jobs) {
+    workload::SoloProfile kept = job.profile;
+    kept.family.clear();
+    kept.speeds.clear();
+    kept.elsewhere.reset();
+    if (!planner::EstimateDemand(kept, measured.gpu_power_w).is_guess) continue;
+    return Fail(ErrorCode::kFailedPrecondition,
+                fmt::format("of {} neither utilisation nor, with the GPU's limit (`gpu: power`), "
+                            "power is known: say them in {}, where NVML does not",
+                            job.name, jobs_file));
+  }
+  return {};
 }
 
 }  // namespace
@@ -64,19 +81,28 @@ std::vector<SetAdvice> AdviseSets(const workload::JobsFile& file,
   return found;
 }
 
-Result<void> CheckNoGuess(const workload::MeasuredSet& measured, std::string_view jobs_file) {
-  for (const workload::MeasuredJob& job : measured.jobs) {
-    workload::SoloProfile kept = job.profile;
-    kept.family.clear();
-    kept.speeds.clear();
-    kept.elsewhere.reset();
-    if (!planner::EstimateDemand(kept, measured.gpu_power_w).is_guess) continue;
-    return Fail(ErrorCode::kFailedPrecondition,
-                fmt::format("of {} neither utilisation nor, with the GPU's limit (`gpu: power`), "
-                            "power is known: say them in {}, where NVML does not",
-                            job.name, jobs_file));
+Result<workload::MeasuredSet> LessonOf(const measure::SetTogether& set,
+                                       const workload::JobsFile& file,
+                                       const std::vector<measure::RunRow>& rows,
+                                       std::string_view jobs_file) {
+  const measure::AloneOf copies = measure::CopiesAmong(file.jobs);
+  workload::MeasuredSet measured{.id = set.workload,
+                                 .gpu = file.gpu,
+                                 .gpu_power_w = file.gpu_power_w,
+                                 .mode = set.mode,
+                                 .jobs = {}};
+  for (const measure::JobTogether& job : set.jobs) {
+    if (job.by_latency) {
+      return Fail(ErrorCode::kFailedPrecondition,
+                  fmt::format("{} is measured by its latency, which is no speed", job.job));
+    }
+    const auto known = std::ranges::find(file.jobs, job.job, &workload::CollocatedJob::name);
+    const measure::RunRow& alone = *measure::FindAlone(rows, copies, job.job);
+    measured.jobs.push_back(
+        {.name = job.job, .profile = measure::ProfileFromRun(*known, alone), .speed = *job.speed});
   }
-  return {};
+  if (auto known = CheckNoGuess(measured, jobs_file); !known) return Fail(known.error());
+  return measured;
 }
 
 }  // namespace divvy::app

@@ -25,9 +25,13 @@ struct SetAdvice {
                                                 const std::vector<measure::RunRow>& rows,
                                                 const std::vector<measure::SetTogether>& sets);
 
-// Guesses are not learned from: kFailedPrecondition when nothing is known of a job, that the
-// history would keep, but how long it took. `jobs_file` is where more can be said.
-[[nodiscard]] Result<void> CheckNoGuess(const workload::MeasuredSet& measured,
-                                        std::string_view jobs_file);
+// What a set teaches: the jobs as their runs alone show them, and what they did together.
+// kFailedPrecondition when it teaches nothing: a job was measured by its latency, or nothing is
+// known of it, that the history would keep, but how long it took. `jobs_file` is where more can be
+// said. REQUIRES: all of its jobs have runs alone.
+[[nodiscard]] Result<workload::MeasuredSet> LessonOf(const measure::SetTogether& set,
+                                                     const workload::JobsFile& file,
+                                                     const std::vector<measure::RunRow>& rows,
+                                                     std::string_view jobs_file);
 
 }  // namespace divvy::app

@@ -26,8 +26,11 @@
 #include "collocate_timeline.h"
 #include "collocate_ways.h"
 #include "command.h"
+#include "device/node.h"
+#include "gpu/catalogue.h"
 #include "measure/runs_plan.h"
 #include "planner/advice_modes.h"
+#include "run_gpu.h"
 #include "run_watch.h"
 #include "text_file.h"
 
@@ -82,32 +85,6 @@ class HeldRuns {
   int fd_;
 };
 
-[[nodiscard]] Result<std::vector<SharingMode>> ModesOf(const std::vector<std::string>& words) {
-  std::vector<std::string_view> names;
-  for (const SharingMode mode : workload::kSharingModes) {
-    if (mode != SharingMode::kOneByOne) names.push_back(NameOf(mode));
-  }
-  std::vector<SharingMode> modes;
-  for (const std::string& word : words) {
-    const auto at = std::ranges::find(names, word);
-    if (at == names.end()) {
-      return Fail(ErrorCode::kInvalidArgument, fmt::format("--modes: {} is not {}{}", Quoted(word),
-                                                           OneOf(names), DidYouMean(word, names)));
-    }
-    // In the names' order, after one-by-one.
-    const SharingMode mode =
-        workload::kSharingModes[static_cast<std::size_t>(at - names.begin()) + 1];
-    if (std::ranges::find(modes, mode) != modes.end()) {
-      return Fail(ErrorCode::kInvalidArgument, fmt::format("--modes: {} stands there twice", word));
-    }
-    modes.push_back(mode);
-  }
-  if (modes.empty()) {
-    modes = {SharingMode::kTimeSlicing, SharingMode::kMps, SharingMode::kMig, SharingMode::kGate};
-  }
-  return modes;
-}
-
 // One invocation's work.
 class Collocation {
  public:
@@ -121,6 +98,7 @@ class Collocation {
     logs_ =
         options_.logs.empty() ? fs::path(path_).replace_extension(".logs").string() : options_.logs;
     if (auto writable = CheckOutputs(); !writable) return writable;
+    if (auto found = FindGpu(); !found) return found;
     auto held = HeldRuns::Take(path_);
     if (!held) return Fail(held.error());
     held_.emplace(*std::move(held));
@@ -129,24 +107,20 @@ class Collocation {
 
   // Every run that is open; what fails is noted, and the others go on.
   [[nodiscard]] Result<void> Run(const std::string& run_id) {
-    Meters meters = FindMeters(options_.gpu, nvml_);
-    findings_.gpu = meters.gpu.empty() ? file_.gpu : meters.gpu;
-    findings_.driver = meters.driver;
-    if (!meters.uuid.empty()) {
-      here_ = fmt::format("{} {}, driver {}", meters.gpu, meters.uuid, meters.driver);
-    }
     const std::vector<std::string> open = OpenWorkloads();
     if (!open.empty()) {
       if (auto same = CheckSamePlace(); !same) return same;
     }
-    if (!meters.watch) {
+    auto& watch = meters_->watch;
+    if (!watch) {
       std::fprintf(stderr, "divvy: no utilisation, memory or power of the GPU: %s\n",
-                   meters.why_none.c_str());
+                   meters_->why_none.c_str());
     }
     for (std::size_t i = 0; i < open.size(); ++i) {
       const std::string title = fmt::format("[{}/{}] {}", i + 1, open.size(), open[i]);
-      auto done = RunWorkload(open[i], title, run_id, meters.watch ? &*meters.watch : nullptr);
+      auto done = RunWorkload(open[i], title, run_id, watch ? &*watch : nullptr);
       if (!done) return done;
+      Remember();
     }
     return {};
   }
@@ -181,6 +155,25 @@ class Collocation {
       if (auto writable = CheckWritable("--history", options_.history); !writable) return writable;
     }
     return CheckExports(options_.exports);
+  }
+
+  // Before anything is written: which GPU it is, and that it is the one the jobs file speaks of.
+  [[nodiscard]] Result<void> FindGpu() {
+    if (!options_.gpu.empty()) {
+      if (const auto choice = ChooseGpu(options_.gpu, nullptr, nvml_); !choice) {
+        return Fail(choice.error());
+      }
+    }
+    const Meters& meters = meters_.emplace(FindMeters(options_.gpu, nvml_));
+    findings_.gpu = meters.gpu.empty() ? file_.gpu : meters.gpu;
+    findings_.driver = meters.driver;
+    if (meters.uuid.empty()) return {};
+    here_ = fmt::format("{} {}, driver {}", meters.gpu, meters.uuid, meters.driver);
+    if (!gpu::FindGpuModel(file_.gpu) || file_.gpu == meters.gpu) return {};
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: kind: the GPU here is {}, not {}, whose memory and power would be "
+                            "taken for its own; say what is here, or choose another with --gpu",
+                            NameOfInput(options_.jobs), meters.gpu, file_.gpu));
   }
 
   [[nodiscard]] Result<void> LoadRuns() {
@@ -319,7 +312,7 @@ class Collocation {
       return Close(name, RunState::kSkipped, way->impossible);
     }
     const bool terminal = isatty(STDERR_FILENO) != 0;
-    std::fprintf(stderr, "%s\n", title.c_str());
+    std::fprintf(stderr, "%s%s\n", title.c_str(), NoteOnWay(rows.front().mode).c_str());
     const auto outcome =
         RunTogether(way->jobs, {file_.run.warmup, file_.run.limit}, watch, [&](const auto& far) {
           if (terminal) std::fprintf(stderr, "\r\033[K  %s", far.c_str());
@@ -345,8 +338,8 @@ class Collocation {
       row.on = here_;
       row.made_with = measure::MadeWith(JobOf(row), file_.run);
     }
-    if (auto saved = Save(); !saved) return saved;
-    return Remember(name);
+    fresh_.push_back(name);
+    return Save();
   }
 
   [[nodiscard]] Result<void> Close(const std::string& name, RunState state,
@@ -361,42 +354,38 @@ class Collocation {
     return Save();
   }
 
-  // What was measured becomes part of what advice is learned from.
-  [[nodiscard]] Result<void> Remember(const std::string& name) {
-    if (options_.history == "none") return {};
-    const measure::AloneOf copies = measure::CopiesAmong(file_.jobs);
-    for (const measure::SetTogether& set : measure::CompareRuns(rows_, copies)) {
-      if (set.workload != name || !set.aggregate || set.jobs.size() < 2) continue;
-      const auto now = std::chrono::floor<std::chrono::milliseconds>(
-          std::chrono::system_clock::now().time_since_epoch());
-      workload::MeasuredSet measured{.id = fmt::format("{} {}", now.count(), name),
-                                     .gpu = findings_.gpu,
-                                     .gpu_power_w = file_.gpu_power_w,
-                                     .mode = set.mode,
-                                     .jobs = {}};
-      for (const measure::JobTogether& job : set.jobs) {
-        const CollocatedJob& known = *std::ranges::find(file_.jobs, job.job, &CollocatedJob::name);
-        const RunRow& alone = *measure::FindAlone(rows_, copies.at(job.job));
-        measured.jobs.push_back({.name = job.job,
-                                 .profile = measure::ProfileFromRun(known, alone),
-                                 .speed = *job.speed});
-      }
-      const auto kept = Learn(measured);
+  // What was measured becomes part of what advice is learned from, once its jobs' runs alone are
+  // there too.
+  void Remember() {
+    if (options_.history == "none") return;
+    const auto sets = measure::CompareRuns(rows_, measure::CopiesAmong(file_.jobs));
+    for (const measure::SetTogether& set : sets) {
+      const auto fresh = std::ranges::find(fresh_, set.workload);
+      if (fresh == fresh_.end() || !set.aggregate || set.jobs.size() < 2) continue;
+      fresh_.erase(fresh);
+      const auto kept = Learn(set);
       // The runs themselves are safe; what is odd about one is no reason not to make the others.
       if (!kept && std::exchange(not_learned_, kept.error().message) != kept.error().message) {
         std::fprintf(stderr, "divvy: not learned from: %s\n", kept.error().message.c_str());
       }
-      return {};
     }
-    return {};
   }
 
-  [[nodiscard]] Result<void> Learn(const workload::MeasuredSet& measured) const {
+  [[nodiscard]] Result<void> Learn(const measure::SetTogether& set) const {
     if (findings_.driver.empty()) {
       return Fail(ErrorCode::kFailedPrecondition, "NVML says of no GPU that it was there");
     }
-    if (auto known = CheckNoGuess(measured, NameOfInput(options_.jobs)); !known) return known;
-    return AppendHistory(options_.history.empty() ? OwnHistory() : options_.history, measured);
+    if (device::IsSimulated(findings_.driver) && options_.history.empty()) {
+      return Fail(ErrorCode::kFailedPrecondition,
+                  "the GPU is a simulated one; --history FILE keeps it all the same");
+    }
+    auto measured = LessonOf(set, file_, rows_, NameOfInput(options_.jobs));
+    if (!measured) return Fail(measured.error());
+    const auto now = std::chrono::floor<std::chrono::milliseconds>(
+        std::chrono::system_clock::now().time_since_epoch());
+    measured->id = fmt::format("{} {}", now.count(), set.workload);
+    measured->gpu = findings_.gpu;
+    return AppendHistory(options_.history.empty() ? OwnHistory() : options_.history, *measured);
   }
 
   const CollocateOptions& options_;
@@ -406,9 +395,11 @@ class Collocation {
   std::string logs_;
   std::optional<HeldRuns> held_;
   std::vector<RunRow> rows_;
-  std::string here_;  // GPU and driver; empty when nobody tells.
+  std::optional<Meters> meters_;  // Once it is prepared.
+  std::string here_;              // GPU and driver; empty when nobody tells.
   CollocateFindings findings_;
-  std::string not_learned_;  // Why; said once.
+  std::vector<std::string> fresh_;  // Workloads that were run and not yet learned from.
+  std::string not_learned_;         // Why; said once.
 };
 
 void RunCollocate(const CollocateOptions& options, Invocation& invocation) {

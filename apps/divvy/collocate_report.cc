@@ -95,8 +95,8 @@ void AddWays(const CollocateFindings& findings, const std::string& members, Rows
     if (std::exchange(first, false)) {
       row = {"alone"};
       for (const JobTogether& job : set.jobs) {
-        row.push_back(Cell(job.alone_s, " s"));
-        row.emplace_back("1");
+        row.push_back(job.by_latency ? Cell(job.alone.latency_ms, " ms") : Cell(job.alone_s, " s"));
+        row.emplace_back(job.by_latency ? "x 1" : "1");
       }
       table.push_back(row);
       row.assign(row.size(), "");
@@ -106,8 +106,9 @@ void AddWays(const CollocateFindings& findings, const std::string& members, Rows
     }
     row = {std::string(NameOf(set.mode))};
     for (const JobTogether& job : set.jobs) {
-      row.push_back(Cell(job.together_s, " s"));
-      row.push_back(Cell(job.speed));
+      row.push_back(job.by_latency ? Cell(job.together.latency_ms, " ms")
+                                   : Cell(job.together_s, " s"));
+      row.push_back(job.by_latency ? "x " + FourDigits(1 / *job.speed) : Cell(job.speed));
     }
     row.insert(row.end(), {Cell(set.together_s, " s"), Saved(set), Cell(set.aggregate),
                            Cell(Foretold(advice, set.mode)), PercentCell(set.gpu.busy),
@@ -138,12 +139,31 @@ std::string TogetherTables(const CollocateFindings& findings) {
   }
   if (!text.empty()) {
     text +=
-        "  Seconds are for what each job does alone; SPEED is over its speed alone, WORK their "
-        "sum.\n  SAVED is of the time that one after the other takes, FORETOLD the work that "
-        "advice expected "
-        "from the runs alone.\n";
+        "  Seconds are for what each job does alone; SPEED is over its speed alone, of a service "
+        "how "
+        "many times (x) its\n  latency alone; WORK their sum, a service counting as one. SAVED is "
+        "of "
+        "the time that one after the other takes,\n  FORETOLD the work that advice expected from "
+        "the "
+        "runs alone.\n";
   }
   return text;
+}
+
+// What cannot be, or hardly: sharing makes nobody faster.
+std::vector<std::string> Oddities(const CollocateFindings& findings) {
+  constexpr double kFasterByChance = 1.1;
+  std::vector<std::string> notes;
+  for (const SetTogether& set : findings.sets) {
+    for (const JobTogether& job : set.jobs) {
+      if (job.speed.value_or(0) <= kFasterByChance) continue;
+      notes.push_back(fmt::format(
+          "{} was {} times as fast in {} as alone: its run alone was disturbed, or its runs differ "
+          "that much; empty the state of its row to run it again",
+          job.job, FourDigits(*job.speed), set.workload));
+    }
+  }
+  return notes;
 }
 
 std::string NotDone(const std::vector<RunRow>& rows) {
@@ -187,6 +207,7 @@ Json SetJson(const SetTogether& set, const planner::Advice* advice) {
     jobs.push_back({{"job", job.job},
                     {"share_percent", job.share ? Json(*job.share) : Json(nullptr)},
                     {"speed", Rounded(job.speed)},
+                    {"by_latency", job.by_latency},
                     {"slowdown", job.speed ? Rounded(1 / *job.speed) : Json(nullptr)},
                     {"alone_s", Rounded(job.alone_s)},
                     {"together_s", Rounded(job.together_s)},
@@ -226,9 +247,16 @@ std::string DescribeFindings(const CollocateFindings& findings) {
     if (std::ranges::none_of(findings.sets, shown)) text += "\n" + AdviceLines(of.advice);
   }
   if (const SetTogether* best = BestMeasured(findings.sets)) {
-    text += fmt::format("Most work measured: {} ({}), {} times one job at a time.\n",
+    text += fmt::format("Most work measured: {} ({}), {} times one job at a time",
                         NameOf(best->mode), best->workload, FourDigits(*best->aggregate));
+    for (const JobTogether& job : best->jobs) {
+      if (!job.by_latency) continue;
+      text += fmt::format("; {} answers in {} times its latency alone", job.job,
+                          FourDigits(1 / *job.speed));
+    }
+    text += ".\n";
   }
+  for (const std::string& note : Oddities(findings)) text += fmt::format("Note: {}\n", note);
   return text;
 }
 
@@ -259,11 +287,11 @@ Json FindingsJson(const CollocateFindings& findings) {
     }
     timelines[workload] = std::move(points);
   }
-  Json json = {{"jobs_file", findings.title},      {"gpu", findings.gpu},
-               {"driver", findings.driver},        {"on", findings.on},
-               {"alone", std::move(alone)},        {"together", std::move(sets)},
-               {"not_done", std::move(not_done)},  {"advice", Json::array()},
-               {"timelines", std::move(timelines)}};
+  Json json = {{"jobs_file", findings.title},     {"gpu", findings.gpu},
+               {"driver", findings.driver},       {"on", findings.on},
+               {"alone", std::move(alone)},       {"together", std::move(sets)},
+               {"not_done", std::move(not_done)}, {"notes", Oddities(findings)},
+               {"advice", Json::array()},         {"timelines", std::move(timelines)}};
   for (const SetAdvice& of : findings.advice) json["advice"].push_back(AdviceJson(of));
   return json;
 }

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
 
+#include "base/spelling.h"
 #include "base/text_safety.h"
 #include "collocate_meters.h"
+#include "device/mps.h"
 #include "device/node.h"
 #include "device/nvml_library.h"
 #include "run_gpu.h"
@@ -82,7 +85,7 @@ using workload::SharingMode;
     auto sharing = ShareGpu(options, gpu.nvml);
     if (!sharing) return Fail(sharing.error());
     if (!sharing->by_mps) {
-      way.impossible = sharing->line;
+      way.impossible = sharing->why_not_mps;
       return {};
     }
     for (const auto& [name, value] : sharing->environment) way.jobs[i].environment[name] = value;
@@ -145,14 +148,49 @@ void UseGate(const std::vector<CollocatedJob>& jobs, const SharedGpu& gpu,
     if (!gpu.wanted.empty()) words.insert(words.end(), {"--gpu", gpu.wanted});
     if (!gpu.library.empty()) words.insert(words.end(), {"--library", gpu.library});
     way.jobs[i].start_mark = "divvy-start-" + run_id;
-    words.insert(words.end(),
-                 {"--", "/bin/sh", "-c", "echo \"$0\"; exec \"$@\"", way.jobs[i].start_mark});
+    words.insert(words.end(), {"--", "/bin/sh", "-c", "echo \"$1\"; shift; exec \"$@\"", "sh",
+                               way.jobs[i].start_mark});
     words.insert(words.end(), way.jobs[i].command.begin(), way.jobs[i].command.end());
     way.jobs[i].command = std::move(words);
   }
 }
 
 }  // namespace
+
+Result<std::vector<workload::SharingMode>> ModesOf(const std::vector<std::string>& words) {
+  std::vector<std::string_view> names;
+  for (const workload::SharingMode mode : workload::kSharingModes) {
+    if (mode != workload::SharingMode::kOneByOne) names.push_back(NameOf(mode));
+  }
+  std::vector<workload::SharingMode> modes;
+  for (const std::string& word : words) {
+    const auto at = std::ranges::find(names, word);
+    if (at == names.end()) {
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("--modes: {} is not {}{}", Quoted(word),
+                                                           OneOf(names), DidYouMean(word, names)));
+    }
+    // In the names' order, after one-by-one.
+    const workload::SharingMode mode =
+        workload::kSharingModes[static_cast<std::size_t>(at - names.begin()) + 1];
+    if (std::ranges::find(modes, mode) != modes.end()) {
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("--modes: {} stands there twice", word));
+    }
+    modes.push_back(mode);
+  }
+  if (modes.empty()) {
+    modes = {workload::SharingMode::kTimeSlicing, workload::SharingMode::kMps,
+             workload::SharingMode::kMig, workload::SharingMode::kGate};
+  }
+  return modes;
+}
+
+std::string NoteOnWay(const std::optional<workload::SharingMode>& mode) {
+  const char* const path = std::getenv("PATH");
+  if (mode != workload::SharingMode::kGate || device::FindMpsControl(path == nullptr ? "" : path)) {
+    return {};
+  }
+  return " (without MPS, whose nvidia-cuda-mps-control is not on PATH: by turns)";
+}
 
 std::string PlainName(std::string_view text) {
   std::string name;

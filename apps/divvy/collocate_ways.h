@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,14 @@ struct PreparedWay {
   std::vector<MpsUse> daemons;  // Kept while they run.
   std::string impossible;       // Why this cannot be done here; empty when it can.
 };
+
+// The modes that --modes names, in its order; without words all that need nothing more to be said.
+// kInvalidArgument names a word that is none, or stands there twice.
+[[nodiscard]] Result<std::vector<workload::SharingMode>> ModesOf(
+    const std::vector<std::string>& words);
+
+// What is not as one might think of this way, here: with a blank before it. Mostly empty.
+[[nodiscard]] std::string NoteOnWay(const std::optional<workload::SharingMode>& mode);
 
 // For file names: jobs and workloads may be called anything.
 [[nodiscard]] std::string PlainName(std::string_view text);

@@ -1,6 +1,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -57,9 +59,12 @@ bool ComplainOfUnknownCommand(const CLI::App& app) {
 // option was known.
 bool ComplainOfUnknownOption(const CLI::App& app) {
   std::vector<std::string> names;
-  const CLI::App* command = &app;
+  std::string path = "divvy";
+  bool takes_job = false;  // After two dashes: what is behind a word that is no option may be its.
   for (const CLI::App* next = &app; next != nullptr;) {
-    command = next;
+    const CLI::App* const command = next;
+    if (command != &app) path += " " + command->get_name();
+    takes_job = command->get_name() == "run" || command->get_name() == "ops";
     for (const CLI::Option* option : command->get_options()) {
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
     }
@@ -70,9 +75,13 @@ bool ComplainOfUnknownOption(const CLI::App& app) {
   for (const std::string& word : app.remaining(/*recurse=*/true)) {
     const std::string name = word.substr(0, word.find('='));
     if (!name.starts_with("--") || name == "--") continue;
-    const std::string hint = DidYouMean(name, views);
-    std::fprintf(stderr, "divvy: %s%s has no option %s%s\n", command == &app ? "" : "divvy ",
-                 command->get_name().c_str(), Quoted(name).c_str(), hint.c_str());
+    std::string hint = DidYouMean(name, views);
+    const std::string first = app.remaining(/*recurse=*/true).front();
+    if (takes_job && !first.starts_with('-')) {
+      hint = fmt::format("; what is to be run comes after two dashes: {} -- {} ...", path, first);
+    }
+    std::fprintf(stderr, "divvy: %s has no option %s%s\n", path.c_str(), Quoted(name).c_str(),
+                 hint.c_str());
     std::fprintf(stderr, "Run with --help for those that there are.\n");
     return true;
   }

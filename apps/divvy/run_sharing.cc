@@ -40,6 +40,7 @@ void AddClientSettings(const RunOptions& options, Sharing& sharing) {
 
 void TakeTurns(const RunOptions& options, const std::string& why, Sharing& sharing) {
   sharing.line = "time slicing: " + why;
+  sharing.why_not_mps = why;
   if (options.sm_percent) {
     sharing.line += fmt::format("; --sm-percent {} has no effect", *options.sm_percent);
   }

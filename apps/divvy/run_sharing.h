@@ -13,7 +13,8 @@ namespace divvy::app {
 // How a job will share its GPU with others: by MPS, where blocks of several processes run
 // side by side, or by taking turns.
 struct Sharing {
-  std::string line;  // For the user: which, and why.
+  std::string line;         // For the user: which, and why.
+  std::string why_not_mps;  // What stood in its way; empty if nothing did.
   bool by_mps = false;
   std::optional<MpsUse> mps;  // Our part in the daemon, where it is one of ours.
   // Nothing takes a variable away.

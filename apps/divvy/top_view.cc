@@ -100,7 +100,7 @@ std::vector<std::string> JobRow(const JobRates& rates) {
           job.slo_ns == 0 ? "-" : Percent(rates.late),
           of_latency(FourDigits(rates.requests_per_s)),
           FourDigits(rates.launches_per_s),
-          Percent(rates.gpu),
+          latency ? "-" : Percent(rates.gpu),  // Nobody times its kernels.
           of_latency(Percent(rates.closed)),
           latency ? "-" : FourDigits(rates.markers_per_s),
           MemoryOf(job),
@@ -125,7 +125,7 @@ json JobJson(const JobRates& rates) {
           {"requests_per_s", when(latency, rates.requests_per_s)},
           {"launches", job.launches},
           {"launches_per_s", rates.launches_per_s},
-          {"gpu_share", rates.gpu},
+          {"gpu_share", when(!latency, rates.gpu)},
           {"closed_share", when(latency, rates.closed)},
           {"markers_per_s", when(!latency, rates.markers_per_s)},
           {"memory_bytes", job.memory_bytes},

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -89,6 +90,11 @@ struct NodeState {
   std::string driver_version;
   std::vector<GpuState> gpus;  // By NVML index.
 };
+
+// Whether a driver of this version is our simulator's: what was seen there was seen on no GPU.
+[[nodiscard]] inline bool IsSimulated(std::string_view driver_version) {
+  return driver_version.ends_with("-divvy-sim");
+}
 
 // Reads everything above from NVML. Changes nothing. What a driver or user cannot
 // see becomes a warning, instances_known or processes_known; a GPU that cannot be

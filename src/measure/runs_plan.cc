@@ -114,13 +114,6 @@ std::vector<RunRow> PlanRuns(const std::vector<CollocatedJob>& jobs,
   return rows;
 }
 
-const RunRow* FindAlone(const std::vector<RunRow>& rows, std::string_view job) {
-  const auto found = std::ranges::find_if(rows, [&](const RunRow& row) {
-    return !row.mode && row.state == RunState::kDone && row.job == job;
-  });
-  return found == rows.end() ? nullptr : &*found;
-}
-
 workload::SoloProfile ProfileFromRun(const CollocatedJob& job, const RunRow& alone) {
   workload::SoloProfile profile = job.profile;
   if (alone.gpu.busy) profile.utilisation = std::clamp(*alone.gpu.busy, 0.0, 1.0);

@@ -29,9 +29,6 @@ namespace divvy::measure {
 // nobody wrote down the first.
 [[nodiscard]] std::string WhatChanged(std::string_view before, std::string_view now);
 
-// Its run alone, if it is done. REQUIRES: `job` is none that has another's, see CopiesAmong.
-[[nodiscard]] const RunRow* FindAlone(const std::vector<RunRow>& rows, std::string_view job);
-
 // The job with what its run alone has shown in place of what the file says.
 [[nodiscard]] workload::SoloProfile ProfileFromRun(const workload::CollocatedJob& job,
                                                    const RunRow& alone);

@@ -17,6 +17,7 @@ JobTogether Compare(const RunRow& row, const RunRow* alone) {
   const JobFigures& before = alone->figures;
   const JobFigures& now = row.figures;
   job.speed = Ratio(before.latency_ms, now.latency_ms);
+  job.by_latency = job.speed.has_value();
   if (!job.speed) job.speed = Ratio(now.steps_per_s, before.steps_per_s);
   if (!job.speed) job.speed = Ratio(before.seconds, now.seconds);
   // Who waits for requests is not done sooner or later for being slower.
@@ -42,7 +43,7 @@ void Sum(SetTogether& set) {
     compared = compared && job.speed;
     one_by_one += job.alone_s.value_or(0);
     last = std::max(last, job.together_s.value_or(0));
-    aggregate += job.speed.value_or(0);
+    aggregate += job.by_latency ? 1 : job.speed.value_or(0);
   }
   if (timed) set.one_by_one_s = one_by_one;
   if (timed) set.together_s = last;
@@ -51,16 +52,20 @@ void Sum(SetTogether& set) {
 
 }  // namespace
 
-std::vector<SetTogether> CompareRuns(const std::vector<RunRow>& rows, const AloneOf& alone_of) {
-  std::map<std::string, const RunRow*> alone;
-  for (const RunRow& row : rows) {
-    if (!row.mode && row.state == RunState::kDone) alone.emplace(row.job, &row);
-  }
-  const auto find = [&](const std::string& job) -> const RunRow* {
-    const auto named = alone_of.find(job);
-    const auto at = alone.find(named == alone_of.end() ? job : named->second);
-    return at == alone.end() ? nullptr : at->second;
+const RunRow* FindAlone(const std::vector<RunRow>& rows, const AloneOf& alone_of,
+                        const std::string& job) {
+  const auto find = [&](const std::string& name) -> const RunRow* {
+    const auto found = std::ranges::find_if(rows, [&](const RunRow& row) {
+      return !row.mode && row.state == RunState::kDone && row.job == name;
+    });
+    return found == rows.end() ? nullptr : &*found;
   };
+  if (const RunRow* const own = find(job)) return own;
+  const auto other = alone_of.find(job);
+  return other == alone_of.end() ? nullptr : find(other->second);
+}
+
+std::vector<SetTogether> CompareRuns(const std::vector<RunRow>& rows, const AloneOf& alone_of) {
   std::vector<SetTogether> sets;
   for (const RunRow& row : rows) {
     if (!row.mode || row.state != RunState::kDone) continue;
@@ -69,7 +74,7 @@ std::vector<SetTogether> CompareRuns(const std::vector<RunRow>& rows, const Alon
       sets.push_back({.workload = row.workload, .mode = *row.mode, .jobs = {}, .gpu = row.gpu});
       set = sets.end() - 1;
     }
-    set->jobs.push_back(Compare(row, find(row.job)));
+    set->jobs.push_back(Compare(row, FindAlone(rows, alone_of, row.job)));
   }
   for (SetTogether& set : sets) Sum(set);
   return sets;

@@ -17,6 +17,8 @@ using workload::JobClass;
 
 // An MPS server's own memory; its clients have contexts of their own.
 constexpr double kMpsServerGib = 0.1;
+// By its documentation, from Volta on.
+constexpr std::size_t kMostMpsClients = 48;
 
 // Every job may exceed its allowance by so much, in prediction, for the odds to be called
 // so: the model leans to the middle. Chosen on Gavel's pairs: a predicted 80 % for 85 %,
@@ -151,6 +153,10 @@ ModeOutlook Shared(const AdviceRequest& request, const std::vector<Demand>& dema
   if (mps && outlook.memory_gib) *outlook.memory_gib += kMpsServerGib;
   if (outlook.memory_gib && request.memory_gib && *outlook.memory_gib > *request.memory_gib) {
     outlook.impossible = TooLarge(*outlook.memory_gib, *request.memory_gib);
+    return outlook;
+  }
+  if (mps && request.jobs.size() > kMostMpsClients) {
+    outlook.impossible = fmt::format("MPS takes {} clients at most", kMostMpsClients);
     return outlook;
   }
   const InterferenceModel& model =

@@ -1,5 +1,6 @@
 #include "planner/advice.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,6 +59,19 @@ TEST(AdviceTest, SmallJobsGoUnderMpsAndDoTheWorkOfSeveral) {
   EXPECT_GT(mps.throughput, 2.3);
   EXPECT_EQ(mps.keeps, Odds::kLikely);
   EXPECT_GT(mps.throughput, advice.outlook(SharingMode::kTimeSlicing).throughput);
+}
+
+TEST(AdviceTest, MpsTakesSoManyClientsAndNoMore) {
+  std::vector<CollocatedJob> jobs;
+  for (int i = 0; i < 49; ++i) {
+    jobs.push_back(JobOf(fmt::format("job-{}", i), 0.1, 0.01));
+    if (i < 47) continue;
+    const Advice advice = Advise(RequestFor(jobs));
+    for (const SharingMode mode : {SharingMode::kMps, SharingMode::kMpsShares}) {
+      EXPECT_EQ(advice.outlook(mode).impossible,
+                jobs.size() > 48 ? "MPS takes 48 clients at most" : "");
+    }
+  }
 }
 
 // However many: the GPU works on one while it does not on another.

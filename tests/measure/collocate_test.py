@@ -83,7 +83,7 @@ class Collocate(unittest.TestCase):
     def test_alone_and_together(self):
         jobs = self.write("jobs.yaml", JOBS)
         out, _ = self.run_to_end(jobs, "--gpu", "0", "--html", self.path("page.html"), "--prometheus", self.path("p.prom"),
-                                 "--mlflow", self.path("mlruns"), "-o", "json")
+                                 "--mlflow", self.path("mlruns"), "--history", self.path("learned.csv"), "-o", "json")
         found = json.loads(out)
         modes = {one["mode"]: one for one in found["together"]}
         self.assertEqual(set(modes), {"time-slicing", "mps", "gate"})
@@ -109,7 +109,7 @@ class Collocate(unittest.TestCase):
             self.assertGreater(float(alone["trainer"][column]), idle + 0.2)
         # All of it stands in the table, and what was measured is there to be learned from.
         self.assertEqual({row["state"] for row in self.rows()}, {"done", "skipped"})
-        with open(self.path("state/divvy/collocations.csv")) as file:
+        with open(self.path("learned.csv")) as file:
             learned = list(csv.DictReader(file))
         self.assertEqual([row["mode"] for row in learned], ["time-slicing"] * 2 + ["mps"] * 2 + ["gate"] * 2)
         with open(self.path("p.prom")) as file:
@@ -338,6 +338,59 @@ run: {{warmup: 0s, limit: 50s}}
         _, err = self.run_to_end(self.write("jobs.yaml", JOBS), "--modes", "time-slicing", "--history", history)
         self.assertIn("not learned from: NVML says of no GPU", err)
         self.assertFalse(os.path.exists(history) and os.path.getsize(history))
+
+    def test_a_simulated_gpu_is_learned_from_on_request_only(self):
+        _, err = self.run_to_end(self.write("jobs.yaml", JOBS), "--modes", "time-slicing")
+        self.assertIn("not learned from: the GPU is a simulated one", err)
+        self.assertFalse(os.path.exists(self.path("state/divvy/collocations.csv")))
+
+    def test_a_set_is_learned_from_once_its_jobs_have_run_alone(self):
+        table = self.write("two.csv", "workload,mode,job\ntwo,mps,trainer\ntwo,mps,counter\n"
+                                      "trainer alone,alone,trainer\ncounter alone,alone,counter\n")
+        self.run_to_end(self.write("jobs.yaml", JOBS), "--runs", table, "--history", self.path("h.csv"))
+        with open(self.path("h.csv")) as file:
+            self.assertEqual([row["job"] for row in csv.DictReader(file)], ["trainer", "counter"])
+
+    def test_who_is_measured_by_latency_adds_no_speed(self):
+        # The service's requests take 2 ms alone and 4 beside the other: no work is lost by that, and no speed is learned.
+        service = ("n=$(cat ran 2>/dev/null | wc -l); echo x >> ran; [ $n = 0 ] && l=2 || l=4; "
+                   "i=0; while [ $i -lt 5 ]; do i=$((i+1)); echo latency $l; sleep 0.02; done")
+        jobs = self.write("jobs.yaml", f"""
+gpu: {{kind: H200-141GB, power: 700}}
+jobs:
+  - name: service
+    command: "cd {self.path('')}; {service}"
+    latency: latency ([0-9]+)
+    profile: {{utilisation: 0.2}}
+  - name: counter
+    command: "{COUNTING}"
+    progress: step ([0-9]+)
+    profile: {{utilisation: 0}}
+run: {{warmup: 0s, limit: 50s}}
+""")
+        out, err = self.run_to_end(jobs, "--modes", "time-slicing", "--history", self.path("h.csv"), "-o", "json")
+        one, = json.loads(out)["together"]
+        self.assertEqual([job["by_latency"] for job in one["jobs"]], [True, False])
+        self.assertEqual(one["jobs"][0]["speed"], 0.5)
+        self.assertAlmostEqual(one["work"], 1 + one["jobs"][1]["speed"], places=2)
+        self.assertIn("not learned from: service is measured by its latency", err)
+        shown, _ = self.run_to_end(jobs, "--history", "none")
+        self.assertRegex(shown, r"time-slicing +4 ms +x 2 ")
+        self.assertIn("service answers in 2 times its latency alone", shown)
+
+    def test_a_jobs_file_of_another_gpu_is_refused(self):
+        for jobs, options, words in ((JOBS.replace("H200-141GB", "A100-40GB"), [], "the GPU here is H200-141GB, not A100-40GB"),
+                                     (JOBS, ["--gpu", "7"], "7")):
+            _, err = self.run_to_end(self.write("jobs.yaml", jobs), *options, status=2)
+            self.assertIn(words, err)
+            self.assertFalse(os.path.exists(self.path("jobs.runs.csv")))
+
+    def test_a_program_that_is_not_there_is_named_behind_the_gate_too(self):
+        jobs = self.write("jobs.yaml", "gpu: {kind: H200-141GB}\njobs: [{name: a, command: [/nonexistent/program]}]\n"
+                                       "run: {warmup: 0s, limit: 50s}\n")
+        table = self.write("one.csv", "workload,mode,job\none,gate,a\n")
+        self.run_to_end(jobs, "--runs", table, status=1)
+        self.assertIn("/nonexistent/program", self.rows("one.csv")[0]["why"])
 
     def test_each_set_has_its_advice(self):
         self.write("sets.csv", "workload,mode,job\ntrainer alone,alone,trainer\ncounter alone,alone,counter\n"

@@ -145,6 +145,7 @@ std::shared_ptr<ContextState> Driver::MakeContext(int device, unsigned flags, bo
   context->flags = flags;
   context->primary = is_primary;
   context->handle = contexts.Add(context);
+  machine->AddContext(context->gpu);
   context->legacy = MakeStream(context, 0, 0);
   context->legacy->legacy = true;
   return context;
@@ -162,6 +163,7 @@ void Driver::DestroyContext(const std::shared_ptr<ContextState>& context) {
   events.RemoveIf([&](const EventState& event) { return event.context == context; });
   modules.RemoveIf([&](const ModuleState& module) { return module.context == context; });
   Refund(context->gpu, memory.FreeAll(*context));
+  machine->RemoveContext(context->gpu);
   context->legacy.reset();
 }
 

@@ -50,6 +50,7 @@ struct Machine::Client {
   Nanos waiting_since;
   Nanos seen;  // When it last asked.
   Nanos turn_ended;
+  std::int32_t contexts;
   std::uint64_t memory;
 };
 
@@ -303,9 +304,8 @@ std::vector<Holder> Machine::Holders(int gpu) {
   Reap(kNever);
   std::vector<Holder> holders;
   for (int i = 0; i < kMaxProcesses; ++i) {
-    const std::uint64_t bytes = file_->gpus[gpu].clients[i].memory;
-    if (file_->processes[i].pid != 0 && bytes > 0)
-      holders.push_back({file_->processes[i].pid, bytes});
+    const Client& client = file_->gpus[gpu].clients[i];
+    if (client.contexts > 0) holders.push_back({file_->processes[i].pid, client.memory});
   }
   return holders;
 }
@@ -383,6 +383,16 @@ void Machine::EndTurn(int gpu) {
   if (file_->gpus[gpu].owner != self_) return;
   const Nanos now = Now();
   PassTurn(gpu, NextInLine(gpu, now), now);
+}
+
+void Machine::AddContext(int gpu) {
+  const Lock lock(*file_);
+  ++Mine(gpu).contexts;
+}
+
+void Machine::RemoveContext(int gpu) {
+  const Lock lock(*file_);
+  --Mine(gpu).contexts;
 }
 
 bool Machine::TakeMemory(int gpu, std::uint64_t bytes) {

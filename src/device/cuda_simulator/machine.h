@@ -51,7 +51,7 @@ struct Activity {
   double sm_share;
 };
 
-// A process with memory on a GPU.
+// A process with a context on a GPU.
 struct Holder {
   pid_t pid;
   std::uint64_t bytes;
@@ -96,6 +96,10 @@ class Machine {
   [[nodiscard]] Turn HoldTurn(int gpu, Nanos now);
   // Nothing to run: the turn, if it is ours, goes to the next.
   void EndTurn(int gpu);
+
+  // The process has made a context there, or has one less.
+  void AddContext(int gpu);
+  void RemoveContext(int gpu);
 
   // False where not so much is free.
   [[nodiscard]] bool TakeMemory(int gpu, std::uint64_t bytes);

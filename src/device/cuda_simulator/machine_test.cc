@@ -169,6 +169,8 @@ TEST_F(MachineTest, ActivityIsWhatRanAndForHowLong) {
 
 TEST_F(MachineTest, ItCanBeLookedAtFromOutside) {
   auto inside = Open();
+  EXPECT_TRUE(inside->Holders(0).empty()) << "who has no context is on no GPU";
+  inside->AddContext(0);
   ASSERT_TRUE(inside->TakeMemory(0, 1234));
   ASSERT_TRUE(inside->Begin(0, {16, kLong, Now(), 0}, Now()));
   const auto outside = Machine::Open(path(), {});
@@ -177,6 +179,9 @@ TEST_F(MachineTest, ItCanBeLookedAtFromOutside) {
   ASSERT_EQ(holders.size(), 1U);
   EXPECT_EQ(holders[0].pid, getpid());
   EXPECT_EQ(holders[0].bytes, 1234U);
+  inside->AddContext(0);
+  inside->RemoveContext(0);
+  EXPECT_EQ((*outside)->Holders(0).size(), 1U) << "one is left";
   const Nanos later = Now() + 1'000 * kMillisecond;
   EXPECT_GT((*outside)->Observe(0, later).busy_share, 0.5);
   inside->Leave();

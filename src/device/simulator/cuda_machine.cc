@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <fstream>
 #include <utility>
 
@@ -33,10 +34,18 @@ std::optional<CudaGpu> CudaGpu::Find(const CudaMachine& where, const Gpu& gpu) {
   while (index < cuda_simulator::kMaxGpus && gpu.uuid != cuda_simulator::UuidText(index)) ++index;
   if (where.path.empty() || index == cuda_simulator::kMaxGpus) return std::nullopt;
   const auto spec = cuda_simulator::ParseSpec(where.spec);
-  if (!spec) return std::nullopt;
+  if (!spec) return std::nullopt;  // Which was said at the start.
   // A GPU is there before the first program that uses it.
   auto machine = cuda_simulator::Machine::Open(where.path, *spec);
-  if (!machine || index >= (*machine)->spec().gpus) return std::nullopt;
+  if (!machine) {
+    static const bool said = [&] {
+      std::fprintf(stderr, "divvy-nvml-sim: DIVVY_CUDA_SIM: %s\n", machine.error().message.c_str());
+      return true;
+    }();
+    static_cast<void>(said);
+    return std::nullopt;
+  }
+  if (index >= (*machine)->spec().gpus) return std::nullopt;
   return CudaGpu(*std::move(machine), index);
 }
 

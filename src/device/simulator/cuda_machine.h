@@ -32,7 +32,7 @@ class CudaGpu {
 
   [[nodiscard]] Counters Read() const;
 
-  // Those that have memory there. Their names are those of this machine's processes.
+  // Those that have a context there. Their names are those of this machine's processes.
   [[nodiscard]] std::vector<Process> Processes() const;
 
  private:

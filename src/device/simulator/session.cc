@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/result.h"
+#include "device/cuda_simulator/spec.h"
 #include "device/simulator/gpu_spec.h"
 #include "device/simulator/return_names.h"
 
@@ -65,6 +66,11 @@ Result<Options> ReadOptions() {
   options.faults = Environment("DIVVY_NVML_SIM_FAULTS");
   options.count_file = Environment("DIVVY_NVML_SIM_COUNT_FILE");
   options.cuda_machine = {Environment("DIVVY_CUDA_SIM"), Environment("DIVVY_CUDA_SIM_SPEC")};
+  const auto spec = cuda_simulator::ParseSpec(options.cuda_machine.spec);
+  if (!options.cuda_machine.path.empty() && !spec) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("DIVVY_CUDA_SIM_SPEC: {}", spec.error().message));
+  }
   options.log = Environment("DIVVY_NVML_SIM_LOG") == "1";
   options.privileged = std::getenv("DIVVY_NVML_SIM_UNPRIVILEGED") == nullptr;
   const std::string latency = Environment("DIVVY_NVML_SIM_LATENCY");

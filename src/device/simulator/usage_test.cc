@@ -83,6 +83,7 @@ TEST_F(UsageTest, TellsWhatTheCudaDriverDid) {
 
 TEST_F(UsageTest, MemoryAndProcessesAreThoseOfPrograms) {
   StartWithCuda("A100-80GB");
+  program_->AddContext(0);
   ASSERT_TRUE(program_->TakeMemory(0, 3ULL << 20U));
   nvml::Memory memory{};
   ASSERT_EQ(nvml_.memory(Gpu0(), &memory), nvml::kSuccess);
