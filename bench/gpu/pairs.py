@@ -10,8 +10,9 @@ halves begin as soon as both are ready. Python and PyTorch are loaded once for e
 fork of that process, which has not touched the GPU.
 
 Ways: alone; slice (time slicing), mps, priority (MPS with client priority), percent (MPS, training at 40 % of the
-SMs); tight, balanced, off and slo=20ms (through `divvy run`; `+no-mps` without MPS, `+sm=92` with training at 92 % of
-the SMs, so that a few are free at once).
+SMs); tight, balanced, off and slo=20ms (through `divvy run`; `+no-mps` without MPS, `+apart` with inference outside of
+MPS, `+sm=92` with training at 92 % of the SMs, so that a few are free at once, `+connections=1` with training that has
+CUDA_DEVICE_MAX_CONNECTIONS of 1).
 """
 
 import argparse
@@ -35,14 +36,20 @@ def barrier():
     begin = float(sys.stdin.readline())
     while time.time() < begin: time.sleep(0.001)
 class GpuTimes:  # of each request, by the GPU's own clock: what its CPU takes is not in it
-    def __init__(self): self.found, self.events = [], None
+    def __init__(self): self.found, self.events, self.ended = [], None, 0.0
     def around(self, stream, work):
         if self.events is None: self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        self.events[0].record(stream); work(); self.events[1].record(stream); stream.synchronize()
-        self.found.append(self.events[0].elapsed_time(self.events[1]))
+        began = time.perf_counter()
+        self.events[0].record(stream); work(); self.events[1].record(stream)
+        launched = time.perf_counter()
+        stream.synchronize()
+        before, self.ended = self.ended, time.perf_counter()
+        self.found.append((began - before, launched - began, self.ended - began, self.events[0].elapsed_time(self.events[1]) / 1e3))
     def told(self, n):
-        times = sorted(self.found[-n:])
-        return {"gpu_" + name: times[min(n - 1, int(n * part))] for name, part in (("p50", .5), ("p90", .9), ("p99", .99))}
+        times = sorted(ms for *_, ms in self.found[-n:])
+        told = {"gpu_" + name: times[min(n - 1, int(n * part))] * 1e3 for name, part in (("p50", .5), ("p90", .9), ("p99", .99))}
+        # Milliseconds since the one before ended, of launching, of all of it, and of the GPU's part.
+        return {**told, "requests_ms": [[round(part * 1e3, 3) for part in request] for request in self.found[-n:]]}
 changes = {"while time.time()<a.start: time.sleep(0.001)": "barrier()"}
 if "gpu-times" in sys.argv[2:]:
     changes["g.replay(); s.synchronize()"] = "gpu_times.around(s, g.replay)"
@@ -142,11 +149,13 @@ def command_and_environment(kind, way, divvy, mps, report, job):
     """How one half of a run is started."""
     name, *options = way.split("+")
     env = dict(os.environ)
+    if kind == "train":
+        env.update(("CUDA_DEVICE_MAX_CONNECTIONS", option[12:]) for option in options if option.startswith("connections="))
     if name.startswith(GATED):
         command = [divvy, "run", "--report", report, "--class", "latency" if kind == "infer" else "batch"]
         if kind == "infer":
             command += ["--slo", name[4:]] if name.startswith("slo=") else ["--protect", name]
-        if "no-mps" in options:
+        if "no-mps" in options or kind == "infer" and "apart" in options:
             command += ["--no-mps"]
         if kind == "train":
             command += [word for option in options if option.startswith("sm=") for word in ("--sm-percent", option[3:])]
@@ -248,9 +257,11 @@ class Servers:
         self.running = {}
 
     def get(self, kind, way):
-        # Training does not know how the job beside it is protected: one batch job serves all presets.
-        if kind == "train" and way.startswith(GATED):
-            way = "tight" + way[way.find("+"):] if "+" in way else "tight"
+        name, *options = way.split("+")
+        if name.startswith(GATED):
+            # Neither knows how the other is started: one batch job serves all presets.
+            others = ("apart",) if kind == "train" else ("connections=", "sm=")
+            way = "+".join(["tight" if kind == "train" else name, *(word for word in options if not word.startswith(others))])
         if (kind, way) not in self.running:
             self.running[kind, way] = Server(kind, way, self.args, self.mps)
         return self.running[kind, way]

@@ -10,7 +10,8 @@ LatencyTuning TuningAt(std::uint32_t openness) {
             .marks_behind = UINT32_MAX,
             .open_share = 100,
             .closed_share = 0,
-            .rest_ns = 0};
+            .rest_ns = 0,
+            .closes_late = true};
   }
   LatencyTuning tuning;
   tuning.marks_behind = 4 + openness / 250;
@@ -18,14 +19,17 @@ LatencyTuning TuningAt(std::uint32_t openness) {
     // Opening much before the end of a wait makes the wait longer, and with it the next ones'
     // closed part: neither side gains.
     tuning.open_share = 70 + openness * 6 / kBalanced;
-    tuning.closed_share = 100 - openness * 8 / kBalanced;
+    tuning.closed_share = 100 - openness * 5 / kBalanced;
     tuning.rest_ns = 200'000 - openness * 400;
   } else {
     const std::uint32_t beyond = openness - kBalanced;
     tuning.open_share = 76 + beyond * 24 / (kNoProtection - kBalanced);
-    tuning.closed_share = 92 - beyond * 92 / (kNoProtection - kBalanced);
+    tuning.closed_share = 95 - beyond * 95 / (kNoProtection - kBalanced);
   }
-  if (openness >= kBalanced) tuning.waiting_level = kLightClass;
+  if (openness >= kBalanced) {
+    tuning.waiting_level = kLightClass;
+    tuning.closes_late = true;
+  }
   return tuning;
 }
 

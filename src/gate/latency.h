@@ -23,6 +23,9 @@ struct LatencyTuning {
   std::uint32_t closed_share =
       100;                    // of its usual wait, in hundredths: after that all may run again
   std::uint32_t rest_ns = 0;  // longest rest
+  // Only once a graph is submitted, not while its CPU is at it (100 us and more): what is under way
+  // then is in the request's way, and the GPU does not idle.
+  bool closes_late = false;
 };
 
 // The tuning for an openness of 0 .. kNoProtection.

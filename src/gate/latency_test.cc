@@ -30,6 +30,7 @@ TEST(LatencyTest, MoreOpennessNeverProtectsMore) {
     ASSERT_GE(after.open_share, before.open_share) << openness;
     ASSERT_LE(after.closed_share, before.closed_share) << openness;
     ASSERT_LE(after.rest_ns, before.rest_ns) << openness;
+    ASSERT_GE(after.closes_late, before.closes_late) << openness;
     ASSERT_LE(after.open_share, 100U) << openness;
     ASSERT_LE(after.closed_share, 100U) << openness;
   }

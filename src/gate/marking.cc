@@ -16,8 +16,8 @@ std::uint32_t ClassOf(std::uint32_t ns) {
 }
 
 std::uint32_t MarkerIntervalNs(std::uint32_t least_openness) {
-  if (least_openness <= kBalanced) return kMarkerIntervalNs + least_openness * 100;
-  return kMarkerIntervalNs + kBalanced * 100 + (least_openness - kBalanced) * 1'700;
+  if (least_openness <= kBalanced) return kMarkerIntervalNs + least_openness * 400;
+  return kMarkerIntervalNs + kBalanced * 400 + (least_openness - kBalanced) * 1'400;
 }
 
 Marking Mark(StreamGauge& gauge, const Cost& cost, std::uint32_t interval_ns) {

@@ -87,9 +87,10 @@ Coverage GateTest::CoverageIn(const std::string& text) {
   char mode[16] = "";
   if (std::sscanf(
           line("markers, gate closed").c_str(),
-          "divvy: GPU %*d: mode %15[a-z], %llu markers, gate closed for %*f ms by this job, "
+          "divvy: GPU %*d: mode %15[a-z], %llu markers, gate closed for %lf ms by this job, "
           "%llu requests, p99 %lf",
-          mode, &coverage.markers, &coverage.requests, &coverage.p99_ms) == 4) {
+          mode, &coverage.markers, &coverage.closed_ms, &coverage.requests,
+          &coverage.p99_ms) == 5) {
     coverage.mode = mode;
   }
   return coverage;

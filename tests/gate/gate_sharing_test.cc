@@ -264,6 +264,24 @@ TEST_F(GateSharingTest, NorDoesOneWithFilledQueuesInBetween) {
   EXPECT_GT(most, 12.5);
 }
 
+TEST_F(GateSharingTest, BalancedClosesTheGateOnlyWhenItsGraphIsSubmitted) {
+  // Submitting takes ten times as long as the GPU does.
+  const auto closed_ms = [&](const char* protection) {
+    const test::Finished finished = Run(
+        As::kLatency,
+        {"infer", "--graph", "1", "--stream", "own", "--kernels", "4", "--us", "500", "--requests",
+         "20"},
+        {{"DIVVY_PROTECT", protection}, {"DIVVY_CUDA_SIM_FAULTS", "delay:cuGraphLaunch@*=20ms"}});
+    EXPECT_EQ(finished.exit_status, 0) << finished.err;
+    return CoverageIn(finished.err).closed_ms;
+  };
+  const double tight = closed_ms("tight");
+  const double balanced = closed_ms("balanced");
+  EXPECT_GE(tight, 20 * 20);
+  EXPECT_GT(balanced, 0) << "it is closed while the graph runs";
+  EXPECT_LT(balanced, tight / 2);
+}
+
 TEST_F(GateSharingTest, MarkedRequestsAreTimedFromTheirArrival) {
   const test::Finished finished = Run(As::kLatency, {"infer", "--marked", "--kernels", "4", "--us",
                                                      "500", "--rate", "300", "--requests", "150"});

@@ -233,7 +233,11 @@ cuda::Result Launch(const LaunchShape& shape, cuda::Function function, cuda::Str
     return LaunchBatch(*driver, *gpu, shape, function, stream, call);
   BeforeLaunch(*gpu, stream, function == nullptr);
   const cuda::Result result = call();
-  if (function != nullptr) AfterLaunch(*driver, *gpu, stream);
+  if (function != nullptr) {
+    AfterLaunch(*driver, *gpu, stream);
+  } else {
+    AfterGraph(*gpu);
+  }
   return result;
 }
 

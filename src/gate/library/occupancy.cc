@@ -165,10 +165,22 @@ void BeforeLaunch(GpuState& gpu, cuda::Stream stream, bool heavy) {
   }
   const std::uint64_t now = NowNs();
   const Transition transition(gpu);
-  if (heavy) gpu.heavy.store(1, std::memory_order_relaxed);
+  if (heavy && !TuningAt(gpu.slot->openness.load(std::memory_order_relaxed)).closes_late)
+    gpu.heavy.store(1, std::memory_order_relaxed);
   StopWaiting(gpu, *worker);
   Activate(gpu, *worker, now);
   if (starts) RememberStream(*worker, stream);
+  Publish(gpu, Behind(gpu, *worker), now);
+}
+
+void AfterGraph(GpuState& gpu) {
+  Worker* worker = ThisWorker(gpu);
+  if (worker == nullptr || gpu.heavy.load(std::memory_order_relaxed) != 0) return;
+  const std::uint64_t now = NowNs();
+  const Transition transition(gpu);
+  // Another thread's wait may have covered it by now.
+  if (worker->active.load(std::memory_order_relaxed) == 0) return;
+  gpu.heavy.store(1, std::memory_order_relaxed);
   Publish(gpu, Behind(gpu, *worker), now);
 }
 
