@@ -15,16 +15,16 @@ LatencyTuning TuningAt(std::uint32_t openness) {
   }
   LatencyTuning tuning;
   tuning.marks_behind = 4 + openness / 250;
-  if (openness <= kBalanced) {
-    // Opening much before the end of a wait makes the wait longer, and with it the next ones'
-    // closed part: neither side gains.
-    tuning.open_share = 70 + openness * 6 / kBalanced;
-    tuning.closed_share = 100 - openness * 5 / kBalanced;
-    tuning.rest_ns = 200'000 - openness * 400;
-  } else {
+  tuning.open_share = 70 + openness * 6 / kBalanced;
+  // What is between two requests in a row: without a rest the second meets what was let in there.
+  tuning.rest_ns = 200'000 - openness * 300;
+  if (openness > kBalanced) {
+    // Opening before the end of a wait makes the wait longer, and with it the next ones' closed
+    // part: neither side gains much.
     const std::uint32_t beyond = openness - kBalanced;
     tuning.open_share = 76 + beyond * 24 / (kNoProtection - kBalanced);
-    tuning.closed_share = 95 - beyond * 95 / (kNoProtection - kBalanced);
+    tuning.closed_share = 100 - beyond * 100 / (kNoProtection - kBalanced);
+    tuning.rest_ns = 50'000 - beyond * 100;
   }
   if (openness >= kBalanced) {
     tuning.waiting_level = kLightClass;

@@ -106,8 +106,10 @@ TEST(LatencyTest, AWaitOpenedEarlyStaysOpen) {
 
 TEST(LatencyTest, TheGateIsClosedForAShareOfALongWait) {
   EXPECT_EQ(ClosedNs(TuningAt(kTight), 10'000'000), 0U) << "tight: to the end";
-  EXPECT_EQ(ClosedNs(TuningAt(kBalanced), 100'000), 0U) << "too short to bother";
-  EXPECT_EQ(ClosedNs(TuningAt(kBalanced), 0), 0U) << "unknown";
+  EXPECT_EQ(ClosedNs(TuningAt(kBalanced), 10'000'000), 0U) << "balanced too";
+  EXPECT_EQ(ClosedNs(TuningAt(750), 100'000), 0U) << "too short to bother";
+  EXPECT_EQ(ClosedNs(TuningAt(750), 0), 0U) << "unknown";
+  EXPECT_EQ(ClosedNs(TuningAt(750), 1'000'000), 500'001U);
   for (std::uint32_t openness = 1; openness < kNoProtection; ++openness) {
     for (const std::uint64_t usual : {300'000U, 2'400'000U, 1'000'000'000U}) {
       const std::uint64_t closed = ClosedNs(TuningAt(openness), usual);

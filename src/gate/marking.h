@@ -7,9 +7,9 @@
 
 namespace divvy::gate {
 
-// At most this much predicted work of a stream runs between two markers, or one kernel that is
-// longer. A marker costs the GPU two to three microseconds; where the latency jobs leave room, they
-// are put further apart.
+// At most this much predicted work of a job runs between its streams' markers, or in each one
+// kernel that is longer. A marker costs the GPU two to three microseconds; where the latency jobs
+// leave room, they are put further apart.
 inline constexpr std::uint32_t kMarkerIntervalNs = 100'000;
 [[nodiscard]] std::uint32_t MarkerIntervalNs(std::uint32_t least_openness);
 
@@ -21,14 +21,29 @@ inline constexpr std::uint32_t kLightClass = 1;
 
 struct StreamGauge {
   std::atomic<std::uint32_t> unmarked_ns;  // work launched since the last marker
+  std::atomic<std::uint32_t> round;        // of the spread in which it was last launched into,
+  std::atomic<std::uint32_t> round_ns;     // and the work launched into it in that round
 };
+
+// Over how many streams a job's work is spread, told anew after every millisecond of it. When the
+// gate closes a stretch of each stream still runs: with several streams stretches are shorter.
+struct StreamSpread {
+  std::atomic<std::uint32_t> round;
+  std::atomic<std::uint32_t> total_ns;  // launched in this round,
+  std::atomic<std::uint32_t> most_ns;   // and into the stream that got most of it
+  std::atomic<std::uint32_t> streams;   // by the round before; 0: none is over
+};
+inline constexpr std::uint32_t kSpreadRoundNs = 1'000'000;
+// More do not run at once: an MPS client under `divvy run` has this many ways into the GPU.
+inline constexpr std::uint32_t kMostSpread = 4;
 
 struct Marking {
   bool marker = false;          // put a marker before this launch
   std::uint32_t job_class = 0;  // of that marker
 };
 
-// What to do about one launch.
-[[nodiscard]] Marking Mark(StreamGauge& gauge, const Cost& cost, std::uint32_t interval_ns);
+// What to do about one launch into the stream of `gauge`, one of those of `spread`.
+[[nodiscard]] Marking Mark(StreamGauge& gauge, StreamSpread& spread, const Cost& cost,
+                           std::uint32_t interval_ns);
 
 }  // namespace divvy::gate

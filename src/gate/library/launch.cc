@@ -175,8 +175,8 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
     marks = TakeTurns(gpu);
   if (gpu.mode.load(std::memory_order_relaxed) != GateMode::kPass &&
       gpu.board->latency_jobs.load(std::memory_order_relaxed) != 0) {
-    const Marking marking =
-        Mark(GaugeOf(gpu, stream), *cost, gpu.interval_ns.load(std::memory_order_relaxed));
+    const Marking marking = Mark(GaugeOf(gpu, stream), gpu.spread, *cost,
+                                 gpu.interval_ns.load(std::memory_order_relaxed));
     if (marking.marker) PutMarker(driver, gpu, stream, marking.job_class);
   }
   Sample* sample = nullptr;

@@ -81,6 +81,7 @@ struct GpuState {
 
   // Batch.
   StreamGauge gauges[kGauges];
+  StreamSpread spread;
   std::atomic<cuda::Stream> tracks[kTracks];  // whose marks are counted together; null: free
   std::atomic<std::uint32_t> sampling;        // a lock that nobody waits for
   Sample samples[kSamples];
