@@ -265,21 +265,29 @@ TEST_F(GateSharingTest, NorDoesOneWithFilledQueuesInBetween) {
 }
 
 TEST_F(GateSharingTest, BalancedClosesTheGateOnlyWhenItsGraphIsSubmitted) {
-  // Submitting takes ten times as long as the GPU does.
-  const auto closed_ms = [&](const char* protection) {
+  // Submitting takes eight times as long as the GPU does.
+  const auto run = [&](const char* protection, const char* rate) {
     const test::Finished finished = Run(
         As::kLatency,
-        {"infer", "--graph", "1", "--stream", "own", "--kernels", "4", "--us", "500", "--requests",
-         "20"},
-        {{"DIVVY_PROTECT", protection}, {"DIVVY_CUDA_SIM_FAULTS", "delay:cuGraphLaunch@*=20ms"}});
+        {"infer", "--graph", "1", "--stream", "own", "--kernels", "1", "--us", "500", "--rate",
+         rate, "--requests", "30"},
+        {{"DIVVY_PROTECT", protection}, {"DIVVY_CUDA_SIM_FAULTS", "delay:cuGraphLaunch@*=4ms"}});
     EXPECT_EQ(finished.exit_status, 0) << finished.err;
-    return CoverageIn(finished.err).closed_ms;
+    return CoverageIn(finished.err);
   };
-  const double tight = closed_ms("tight");
-  const double balanced = closed_ms("balanced");
-  EXPECT_GE(tight, 20 * 20);
-  EXPECT_GT(balanced, 0) << "it is closed while the graph runs";
-  EXPECT_LT(balanced, tight / 2);
+  // A machine that is busy with other things ends rests late, and starts requests late.
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const Coverage tight = run("tight", "30");
+    const Coverage apart = run("balanced", "30");
+    const Coverage in_a_row = run("balanced", "1000");
+    EXPECT_GT(apart.closed_ms, 0) << "it is closed while the graph runs";
+    if (std::max({tight.p99_ms, apart.p99_ms, in_a_row.p99_ms}) > 7) continue;
+    EXPECT_GE(tight.closed_ms, 30 * 4);
+    EXPECT_LT(apart.closed_ms, tight.closed_ms / 2);
+    EXPECT_GT(in_a_row.closed_ms, tight.closed_ms / 2) << "from one to the next it stays closed";
+    return;
+  }
+  GTEST_SKIP() << "the machine is too busy to tell";
 }
 
 TEST_F(GateSharingTest, MarkedRequestsAreTimedFromTheirArrival) {

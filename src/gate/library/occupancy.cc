@@ -165,7 +165,9 @@ void BeforeLaunch(GpuState& gpu, cuda::Stream stream, bool heavy) {
   }
   const std::uint64_t now = NowNs();
   const Transition transition(gpu);
-  if (heavy && !TuningAt(gpu.slot->openness.load(std::memory_order_relaxed)).closes_late)
+  // The next of several requests in a row finds the gate closed, and it stays so.
+  const bool rests = gpu.rest_until_ns.load(std::memory_order_relaxed) != 0;
+  if (heavy && (rests || !TuningAt(gpu.slot->openness.load(std::memory_order_relaxed)).closes_late))
     gpu.heavy.store(1, std::memory_order_relaxed);
   StopWaiting(gpu, *worker);
   Activate(gpu, *worker, now);
