@@ -109,6 +109,7 @@ class Collocation {
   [[nodiscard]] Result<void> Run(const std::string& run_id) {
     const std::vector<std::string> open = OpenWorkloads();
     if (!open.empty()) {
+      if (auto kind = CheckKind(); !kind) return kind;
       if (auto same = CheckSamePlace(); !same) return same;
     }
     auto& watch = meters_->watch;
@@ -157,23 +158,30 @@ class Collocation {
     return CheckExports(options_.exports);
   }
 
-  // Before anything is written: which GPU it is, and that it is the one the jobs file speaks of.
+  // Before anything is written: which GPU it is.
   [[nodiscard]] Result<void> FindGpu() {
-    if (!options_.gpu.empty()) {
-      if (const auto choice = ChooseGpu(options_.gpu, nullptr, nvml_); !choice) {
-        return Fail(choice.error());
-      }
-    }
     const Meters& meters = meters_.emplace(FindMeters(options_.gpu, nvml_));
     findings_.gpu = meters.gpu.empty() ? file_.gpu : meters.gpu;
     findings_.driver = meters.driver;
-    if (meters.uuid.empty()) return {};
-    here_ = fmt::format("{} {}, driver {}", meters.gpu, meters.uuid, meters.driver);
-    if (!gpu::FindGpuModel(file_.gpu) || file_.gpu == meters.gpu) return {};
+    if (!meters.uuid.empty()) {
+      here_ = fmt::format("{} {}, driver {}", meters.gpu, meters.uuid, meters.driver);
+      return {};
+    }
+    if (options_.gpu.empty()) return {};
+    // One that is cut by MIG was found, though no choice for a single job.
+    const auto choice = ChooseGpu(options_.gpu, nullptr, nvml_);
+    if (!choice) return Fail(choice.error());
+    return {};
+  }
+
+  // Before anything is run on it: that it is the one the jobs file speaks of.
+  [[nodiscard]] Result<void> CheckKind() const {
+    const std::string& here = meters_->gpu;
+    if (here.empty() || !gpu::FindGpuModel(file_.gpu) || file_.gpu == here) return {};
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: kind: the GPU here is {}, not {}, whose memory and power would be "
                             "taken for its own; say what is here, or choose another with --gpu",
-                            NameOfInput(options_.jobs), meters.gpu, file_.gpu));
+                            NameOfInput(options_.jobs), here, file_.gpu));
   }
 
   [[nodiscard]] Result<void> LoadRuns() {
@@ -182,6 +190,7 @@ class Collocation {
     if (!text) {
       const auto modes = ModesOf(options_.modes);
       if (!modes) return Fail(modes.error());
+      if (auto kind = CheckKind(); !kind) return kind;
       rows_ = measure::PlanRuns(file_.jobs, *modes, Shares());
       return Save();
     }
@@ -338,7 +347,7 @@ class Collocation {
       row.on = here_;
       row.made_with = measure::MadeWith(JobOf(row), file_.run);
     }
-    fresh_.push_back(name);
+    ran_.insert(name);
     return Save();
   }
 
@@ -355,14 +364,17 @@ class Collocation {
   }
 
   // What was measured becomes part of what advice is learned from, once its jobs' runs alone are
-  // there too.
+  // there too: the last of these was made now.
   void Remember() {
     if (options_.history == "none") return;
-    const auto sets = measure::CompareRuns(rows_, measure::CopiesAmong(file_.jobs));
-    for (const measure::SetTogether& set : sets) {
-      const auto fresh = std::ranges::find(fresh_, set.workload);
-      if (fresh == fresh_.end() || !set.aggregate || set.jobs.size() < 2) continue;
-      fresh_.erase(fresh);
+    const measure::AloneOf copies = measure::CopiesAmong(file_.jobs);
+    for (const measure::SetTogether& set : measure::CompareRuns(rows_, copies)) {
+      if (!set.aggregate || set.jobs.size() < 2) continue;
+      const bool fresh =
+          ran_.contains(set.workload) || std::ranges::any_of(set.jobs, [&](const auto& job) {
+            return ran_.contains(measure::FindAlone(rows_, copies, job.job)->workload);
+          });
+      if (!fresh || !seen_.insert(set.workload).second) continue;
       const auto kept = Learn(set);
       // The runs themselves are safe; what is odd about one is no reason not to make the others.
       if (!kept && std::exchange(not_learned_, kept.error().message) != kept.error().message) {
@@ -398,8 +410,9 @@ class Collocation {
   std::optional<Meters> meters_;  // Once it is prepared.
   std::string here_;              // GPU and driver; empty when nobody tells.
   CollocateFindings findings_;
-  std::vector<std::string> fresh_;  // Workloads that were run and not yet learned from.
-  std::string not_learned_;         // Why; said once.
+  std::set<std::string> ran_;   // Workloads, by this invocation.
+  std::set<std::string> seen_;  // Sets that were learned from, or not for a reason.
+  std::string not_learned_;     // The reason; said once.
 };
 
 void RunCollocate(const CollocateOptions& options, Invocation& invocation) {

@@ -70,13 +70,15 @@ std::optional<double> Work(const planner::ModeOutlook& outlook) {
   return outlook.throughput;
 }
 
-// Nothing of shares and cuts: advice has its own, and not those that were run.
-std::optional<double> Foretold(const planner::Advice* advice, workload::SharingMode mode) {
-  if (advice == nullptr || mode == workload::SharingMode::kMpsShares ||
-      mode == workload::SharingMode::kMig) {
+// Nothing of shares and cuts: advice has its own, and not those that were run. Nor of services,
+// whose speed is part of the work that advice foretells, and not of what is measured.
+std::optional<double> Foretold(const planner::Advice* advice, const SetTogether& set) {
+  if (advice == nullptr || set.mode == workload::SharingMode::kMpsShares ||
+      set.mode == workload::SharingMode::kMig ||
+      std::ranges::any_of(set.jobs, &JobTogether::by_latency)) {
     return {};
   }
-  return Work(advice->outlook(mode));
+  return Work(advice->outlook(set.mode));
 }
 
 std::string AdviceLines(const planner::Advice& advice) {
@@ -111,7 +113,7 @@ void AddWays(const CollocateFindings& findings, const std::string& members, Rows
       row.push_back(job.by_latency ? "x " + FourDigits(1 / *job.speed) : Cell(job.speed));
     }
     row.insert(row.end(), {Cell(set.together_s, " s"), Saved(set), Cell(set.aggregate),
-                           Cell(Foretold(advice, set.mode)), PercentCell(set.gpu.busy),
+                           Cell(Foretold(advice, set)), PercentCell(set.gpu.busy),
                            PercentCell(set.gpu.sm_active), Cell(set.gpu.power_w, " W"),
                            Cell(set.gpu.energy_j(), " J")});
     table.push_back(row);
@@ -220,7 +222,7 @@ Json SetJson(const SetTogether& set, const planner::Advice* advice) {
           {"one_by_one_s", Rounded(set.one_by_one_s)},
           {"together_s", Rounded(set.together_s)},
           {"work", Rounded(set.aggregate)},
-          {"foretold", Rounded(Foretold(advice, set.mode))},
+          {"foretold", Rounded(Foretold(advice, set))},
           {"gpu", GpuJson(set.gpu)}};
 }
 

@@ -37,7 +37,8 @@ std::uint32_t LevelFor(const LatencyCounts& counts, const LatencyTuning& tuning)
   if (counts.waiting > 0) return counts.early ? kOpen : tuning.waiting_level;
   if (counts.active > 0) {
     const bool near_end = counts.launched * 100 >= counts.usual_launches * tuning.open_share;
-    return near_end || counts.behind >= tuning.marks_behind ? tuning.waiting_level : kOpen;
+    return counts.resting || near_end || counts.behind >= tuning.marks_behind ? tuning.waiting_level
+                                                                              : kOpen;
   }
   return counts.resting ? tuning.waiting_level : kOpen;
 }

@@ -44,8 +44,8 @@ struct LatencyCounts {
   std::uint32_t behind = 0;    // progress marks outstanding
   std::uint64_t launched = 0;  // launches of this request so far
   std::uint64_t usual_launches = 0;
-  bool resting = false;
-  bool early = false;  // the gate was opened before the end of the wait
+  bool resting = false;  // a request that begins meanwhile finds the gate closed
+  bool early = false;    // the gate was opened before the end of the wait
 };
 
 [[nodiscard]] std::uint32_t LevelFor(const LatencyCounts& counts, const LatencyTuning& tuning);

@@ -17,7 +17,7 @@ LatencyCounts RandomCounts(std::mt19937_64& random) {
   counts.behind = random() % 10 == 0 ? UINT32_MAX : static_cast<std::uint32_t>(random() % 20);
   counts.usual_launches = random() % 4 == 0 ? 0 : random() % 2000;
   counts.launched = random() % 3000;
-  counts.resting = counts.active == 0 && random() % 2 == 0;
+  counts.resting = random() % 2 == 0;
   return counts;
 }
 
@@ -69,6 +69,9 @@ TEST(LatencyTest, TightKeepsEverybodyOutWhileItWaits) {
     ASSERT_EQ(LevelFor(counts, TuningAt(kTight)), kClosed);
   }
   EXPECT_EQ(LevelFor({.resting = true}, TuningAt(kTight)), kClosed);
+  EXPECT_EQ(LevelFor({.active = 1, .usual_launches = 100, .resting = true}, TuningAt(kTight)),
+            kClosed)
+      << "the next one has begun";
 }
 
 TEST(LatencyTest, OffNeverHoldsAnybody) {

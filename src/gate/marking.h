@@ -7,9 +7,9 @@
 
 namespace divvy::gate {
 
-// At most this much predicted work of a job runs between its streams' markers, or in each one
-// kernel that is longer. A marker costs the GPU two to three microseconds; where the latency jobs
-// leave room, they are put further apart.
+// About this much predicted work of a job, evenly spread over its streams, runs between their
+// markers, or in each one kernel that is longer. A marker costs the GPU two to three microseconds;
+// where the latency jobs leave room, they are put further apart.
 inline constexpr std::uint32_t kMarkerIntervalNs = 100'000;
 [[nodiscard]] std::uint32_t MarkerIntervalNs(std::uint32_t least_openness);
 
@@ -25,8 +25,9 @@ struct StreamGauge {
   std::atomic<std::uint32_t> round_ns;     // and the work launched into it in that round
 };
 
-// Over how many streams a job's work is spread, told anew after every millisecond of it. When the
-// gate closes a stretch of each stream still runs: with several streams stretches are shorter.
+// Over how many streams a job's work is spread, told anew after every millisecond of it: streams
+// that get more than that in one go count as one. When the gate closes a stretch of each stream
+// still runs: with several streams stretches are shorter.
 struct StreamSpread {
   std::atomic<std::uint32_t> round;
   std::atomic<std::uint32_t> total_ns;  // launched in this round,
@@ -34,7 +35,8 @@ struct StreamSpread {
   std::atomic<std::uint32_t> streams;   // by the round before; 0: none is over
 };
 inline constexpr std::uint32_t kSpreadRoundNs = 1'000'000;
-// More do not run at once: an MPS client under `divvy run` has this many ways into the GPU.
+// An MPS client under `divvy run` has this many ways into the GPU unless told otherwise; and more
+// would be a marker before every kernel.
 inline constexpr std::uint32_t kMostSpread = 4;
 
 struct Marking {

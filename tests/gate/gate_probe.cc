@@ -7,17 +7,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 
 #include "divvy_gate.h"
+#include "gate/board.h"
 #include "gate/cuda_abi.h"
 
 // A program that uses CUDA in the ways that are easiest to break from outside, and checks that
 // nothing did. Says what went wrong and ends with 1, or says OK and ends as it was asked to.
 //
 //   divvy-gate-probe memory QUOTA_BYTES | capture | neighbours | exit STATUS | fork | marks N
-//     | waits | killed N | contexts | late-stream N
+//     | waits | killed N | contexts | late-stream N | graphs | refused-graphs
 
 // In C, to see that the header is.
 extern "C" void MarkInC(void (*work)(void));
@@ -273,6 +275,91 @@ void CheckContexts() {
   }
 }
 
+// This process's place on the only board there is.
+const gate::Slot& OwnSlot() {
+  char why[256];
+  for (const auto& file : std::filesystem::directory_iterator(std::getenv("DIVVY_BOARD_DIR"))) {
+    const gate::Board* const board = gate::OpenBoard(file.path().c_str(), why, sizeof(why));
+    if (board == nullptr) continue;
+    for (const gate::Slot& slot : board->slots) {
+      if (slot.live.load() != 0 && slot.pid == getpid()) return slot;
+    }
+  }
+  Expect(false, "the job has joined a board", __LINE__);
+  std::abort();
+}
+
+bool IsOpen(const gate::Slot& slot) { return slot.level.load() == gate::kOpen; }
+
+// One kernel, much longer than anything here waits for.
+struct LongGraph {
+  LongGraph() {
+    cuda::Module module = nullptr;
+    cuda::Function function = nullptr;
+    cuda::Graph graph = nullptr;
+    void** const none = nullptr;
+    MUST("cuModuleLoadData", &module, static_cast<const void*>("kernel long us=200000\n"));
+    MUST("cuModuleGetFunction", &function, module, "long");
+    MUST("cuStreamCreate", &stream, cuda::kStreamNonBlocking);
+    MUST("cuStreamBeginCapture_v2", stream, cuda::kCaptureThreadLocal);
+    MUST("cuLaunchKernel", function, 1U, 1U, 1U, 32U, 1U, 1U, 0U, stream, none, none);
+    MUST("cuStreamEndCapture", stream, &graph);
+    MUST("cuGraphInstantiateWithFlags", &exec, graph, 0ULL);
+  }
+  cuda::Stream stream = nullptr;
+  cuda::GraphExec exec = nullptr;
+};
+
+// A graph keeps the gate closed from its submission to its end, whatever other threads do. The
+// driver is slow to submit it.
+void CheckGraphs() {
+  for (int i = 0; i < 20; ++i) {  // Requests usually have several launches.
+    for (int k = 0; k < 5; ++k) Must(Launch(nullptr), "cuLaunchKernel", __LINE__);
+    LaunchAndWait();
+  }
+  const LongGraph graph;
+  const gate::Slot& slot = OwnSlot();
+  while (!IsOpen(slot)) {
+  }
+  const std::uint64_t before = slot.graphs.load();
+  std::atomic<int> step{0};
+  bool open = true;
+  std::thread other([&] {
+    MUST("cuCtxSetCurrent", context);
+    MUST("cuGraphLaunch", graph.exec, graph.stream);
+    open = IsOpen(slot);
+    step = 1;
+    while (step != 2) {
+    }
+    MUST("cuStreamSynchronize", graph.stream);
+  });
+  while (slot.graphs.load() == before) {
+  }
+  MUST("cuCtxSynchronize");  // Covers nothing of what is being submitted.
+  while (step != 1) {
+  }
+  EXPECT_THAT_IT(!open);
+  cuda::Stream own = nullptr;  // A small request beside it.
+  MUST("cuStreamCreate", &own, cuda::kStreamNonBlocking);
+  Must(Launch(own), "cuLaunchKernel", __LINE__);
+  MUST("cuStreamSynchronize", own);
+  const bool open_then = IsOpen(slot);
+  step = 2;
+  other.join();
+  EXPECT_THAT_IT(!open_then);
+}
+
+// What the driver did not take needs no gate.
+void CheckRefusedGraphs() {
+  const LongGraph graph;
+  LaunchAndWait();
+  const gate::Slot& slot = OwnSlot();
+  while (!IsOpen(slot)) {
+  }
+  EXPECT_THAT_IT(Call("cuGraphLaunch", graph.exec, graph.stream) != cuda::kSuccess);
+  EXPECT_THAT_IT(IsOpen(slot));
+}
+
 int Run(const char* what, long number) {
   if (std::strcmp(what, "neighbours") == 0) {
     EXPECT_THAT_IT(DivvyNeighbour() == 2);
@@ -292,6 +379,8 @@ int Run(const char* what, long number) {
   if (std::strcmp(what, "marks") == 0) CheckMarks(static_cast<int>(number));
   if (std::strcmp(what, "waits") == 0) CheckWaits();
   if (std::strcmp(what, "late-stream") == 0) LaunchBesideALateStream(number);
+  if (std::strcmp(what, "graphs") == 0) CheckGraphs();
+  if (std::strcmp(what, "refused-graphs") == 0) CheckRefusedGraphs();
   if (std::strcmp(what, "exit") == 0) LaunchAndWait();
   if (std::strcmp(what, "killed") == 0) {
     for (long i = 0; i < number; ++i) LaunchAndWait();

@@ -266,11 +266,12 @@ TEST_F(GateSharingTest, NorDoesOneWithFilledQueuesInBetween) {
 
 TEST_F(GateSharingTest, BalancedClosesTheGateOnlyWhenItsGraphIsSubmitted) {
   // Submitting takes eight times as long as the GPU does.
-  const auto run = [&](const char* protection, const char* rate) {
+  const auto run = [&](const char* protection, const char* rate, const char* more = nullptr) {
+    Words words{"infer", "--graph", "1",      "--stream", "own",        "--kernels", "1",
+                "--us",  "500",     "--rate", rate,       "--requests", "30"};
+    if (more != nullptr) words.emplace_back(more);
     const test::Finished finished = Run(
-        As::kLatency,
-        {"infer", "--graph", "1", "--stream", "own", "--kernels", "1", "--us", "500", "--rate",
-         rate, "--requests", "30"},
+        As::kLatency, words,
         {{"DIVVY_PROTECT", protection}, {"DIVVY_CUDA_SIM_FAULTS", "delay:cuGraphLaunch@*=4ms"}});
     EXPECT_EQ(finished.exit_status, 0) << finished.err;
     return CoverageIn(finished.err);
@@ -280,14 +281,31 @@ TEST_F(GateSharingTest, BalancedClosesTheGateOnlyWhenItsGraphIsSubmitted) {
     const Coverage tight = run("tight", "30");
     const Coverage apart = run("balanced", "30");
     const Coverage in_a_row = run("balanced", "1000");
+    const Coverage marked = run("balanced", "1000", "--marked");
     EXPECT_GT(apart.closed_ms, 0) << "it is closed while the graph runs";
+    // By its own marks a request is timed from its arrival, and these queue.
     if (std::max({tight.p99_ms, apart.p99_ms, in_a_row.p99_ms}) > 7) continue;
     EXPECT_GE(tight.closed_ms, 30 * 4);
     EXPECT_LT(apart.closed_ms, tight.closed_ms / 2);
     EXPECT_GT(in_a_row.closed_ms, tight.closed_ms / 2) << "from one to the next it stays closed";
+    EXPECT_GT(marked.closed_ms, tight.closed_ms / 2)
+        << "also where the program says when they begin";
     return;
   }
   GTEST_SKIP() << "the machine is too busy to tell";
+}
+
+TEST_F(GateSharingTest, AGraphKeepsTheGateClosedWhateverOtherThreadsDo) {
+  for (const char* const protection : {"tight", "balanced"}) {
+    const Environment slow{{"DIVVY_PROTECT", protection},
+                           {"DIVVY_CUDA_SIM_FAULTS", "delay:cuGraphLaunch@*=30ms"}};
+    const test::Finished graphs = Run(As::kLatency, {GATE_PROBE, "graphs"}, slow);
+    EXPECT_EQ(graphs.exit_status, 0) << protection << ": " << graphs.out << graphs.err;
+    const Environment refusing{{"DIVVY_PROTECT", protection},
+                               {"DIVVY_CUDA_SIM_FAULTS", "cuGraphLaunch@*=719"}};
+    const test::Finished refused = Run(As::kLatency, {GATE_PROBE, "refused-graphs"}, refusing);
+    EXPECT_EQ(refused.exit_status, 0) << protection << ": " << refused.out << refused.err;
+  }
 }
 
 TEST_F(GateSharingTest, MarkedRequestsAreTimedFromTheirArrival) {

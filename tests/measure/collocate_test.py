@@ -351,6 +351,23 @@ run: {{warmup: 0s, limit: 50s}}
         with open(self.path("h.csv")) as file:
             self.assertEqual([row["job"] for row in csv.DictReader(file)], ["trainer", "counter"])
 
+    def test_a_set_is_learned_from_also_where_its_last_run_alone_comes_later(self):
+        marker = self.path("may-run")
+        jobs = self.write("jobs.yaml", JOBS.replace('command: "i=0', f'command: "[ -e {marker} ] || [ $COMPANY ] || exit 3; i=0'))
+        table = self.write("two.csv", "workload,mode,job\ntrainer alone,alone,trainer\ncounter alone,alone,counter\n")
+        self.run_to_end(jobs, "--runs", table, "--history", self.path("h.csv"), status=1)
+        with open(table, "a") as file:
+            empty = "," * (open(table).readline().count(",") - 2)
+            file.write(f"two,mps,trainer{empty}\ntwo,mps,counter{empty}\n")
+        self.environment["COMPANY"] = "1"
+        self.run_to_end(jobs, "--runs", table, "--history", self.path("h.csv"), status=1)
+        self.assertFalse(os.path.exists(self.path("h.csv")))
+        self.write("may-run", "")
+        for _ in range(2):  # The second time nothing is new.
+            self.run_to_end(jobs, "--runs", table, "--history", self.path("h.csv"), "--retry")
+            with open(self.path("h.csv")) as file:
+                self.assertEqual([row["job"] for row in csv.DictReader(file)], ["trainer", "counter"])
+
     def test_who_is_measured_by_latency_adds_no_speed(self):
         # The service's requests take 2 ms alone and 4 beside the other: no work is lost by that, and no speed is learned.
         service = ("n=$(cat ran 2>/dev/null | wc -l); echo x >> ran; [ $n = 0 ] && l=2 || l=4; "
@@ -372,6 +389,7 @@ run: {{warmup: 0s, limit: 50s}}
         one, = json.loads(out)["together"]
         self.assertEqual([job["by_latency"] for job in one["jobs"]], [True, False])
         self.assertEqual(one["jobs"][0]["speed"], 0.5)
+        self.assertIsNone(one["foretold"])
         self.assertAlmostEqual(one["work"], 1 + one["jobs"][1]["speed"], places=2)
         self.assertIn("not learned from: service is measured by its latency", err)
         shown, _ = self.run_to_end(jobs, "--history", "none")
@@ -384,6 +402,12 @@ run: {{warmup: 0s, limit: 50s}}
             _, err = self.run_to_end(self.write("jobs.yaml", jobs), *options, status=2)
             self.assertIn(words, err)
             self.assertFalse(os.path.exists(self.path("jobs.runs.csv")))
+        # To be looked at, a table may come from anywhere.
+        jobs = self.write("jobs.yaml", JOBS)
+        table = self.write("one.csv", "workload,mode,job\ncounter alone,alone,counter\n")
+        self.run_to_end(jobs, "--runs", table)
+        subprocess.run([os.environ["NVML_SIM_TOOL"], "init", self.path("node"), "--gpus", "A100-40GB", "--force"], check=True, stdout=subprocess.DEVNULL)
+        self.assertIn("counter", self.run_to_end(jobs, "--runs", table)[0])
 
     def test_a_program_that_is_not_there_is_named_behind_the_gate_too(self):
         jobs = self.write("jobs.yaml", "gpu: {kind: H200-141GB}\njobs: [{name: a, command: [/nonexistent/program]}]\n"
@@ -413,9 +437,10 @@ run: {{warmup: 0s, limit: 50s}}
             subprocess.run([os.environ["NVML_SIM_TOOL"], *words], check=True, stdout=subprocess.DEVNULL)
         self.environment["DIVVY_NVML_SIM_STATE"] = self.path("cut")
         jobs = self.write("jobs.yaml", JOBS)
-        table = self.write("two.csv", "workload,mode,job\ntwo,mig,counter\ntwo,mig,counter\n")
-        self.run_to_end(jobs, "--runs", table)
-        self.assertEqual([row["state"] for row in self.rows("two.csv")], ["done"] * 2)
+        for options in ((), ("--gpu", "0")):
+            table = self.write("two.csv", "workload,mode,job\ntwo,mig,counter\ntwo,mig,counter\n")
+            self.run_to_end(jobs, "--runs", table, *options)
+            self.assertEqual([row["state"] for row in self.rows("two.csv")], ["done"] * 2)
         self.assertRegex(self.rows("two.csv")[0]["on"], r"^H200-141GB GPU-\S+, driver \S+$")
 
     def test_what_the_history_would_not_keep_is_not_learned_from(self):

@@ -19,7 +19,7 @@ namespace divvy::device::cuda_simulator {
 namespace {
 
 constexpr std::uint64_t kMagic =
-    0x3253'4144'5543'5644;  // With the layout's number in its last byte.
+    0x3353'4144'5543'5644;  // With the layout's number in its last byte.
 constexpr int kMaxProcesses = 64;
 constexpr int kNobody = -1;
 // A kernel's end is noticed by the process that runs it, when its thread gets a CPU. The GPU would

@@ -236,7 +236,7 @@ cuda::Result Launch(const LaunchShape& shape, cuda::Function function, cuda::Str
   if (function != nullptr) {
     AfterLaunch(*driver, *gpu, stream);
   } else {
-    AfterGraph(*gpu);
+    AfterGraph(*gpu, result == cuda::kSuccess);
   }
   return result;
 }

@@ -26,7 +26,6 @@ class Transition {
 };
 
 std::uint32_t Behind(const GpuState& gpu, const Worker& worker) {
-  if (gpu.heavy.load(std::memory_order_relaxed) != 0) return UINT32_MAX;
   return worker.marks -
          pinned->marks[gpu.index][&worker - gpu.workers].passed.load(std::memory_order_relaxed);
 }
@@ -48,7 +47,7 @@ std::uint32_t LevelOf(const GpuState& gpu, std::uint32_t behind) {
   const LatencyCounts counts{
       .active = gpu.active.load(std::memory_order_relaxed),
       .waiting = gpu.waiting.load(std::memory_order_relaxed),
-      .behind = behind,
+      .behind = gpu.heavy.load(std::memory_order_relaxed) != 0 ? UINT32_MAX : behind,
       .launched = gpu.launches.load(std::memory_order_relaxed) -
                   gpu.request_first_launch.load(std::memory_order_relaxed),
       .usual_launches = gpu.usual_launches.load(std::memory_order_relaxed) / 16,
@@ -89,7 +88,6 @@ void Activate(GpuState& gpu, Worker& worker, std::uint64_t now_ns) {
     gpu.request_first_launch.store(gpu.launches.load(std::memory_order_relaxed),
                                    std::memory_order_relaxed);
   }
-  gpu.rest_until_ns.store(0, std::memory_order_relaxed);
 }
 
 void StopWaiting(GpuState& gpu, Worker& worker) {
@@ -172,17 +170,26 @@ void BeforeLaunch(GpuState& gpu, cuda::Stream stream, bool heavy) {
   StopWaiting(gpu, *worker);
   Activate(gpu, *worker, now);
   if (starts) RememberStream(*worker, stream);
+  if (heavy) worker->submitting.store(1, std::memory_order_relaxed);
   Publish(gpu, Behind(gpu, *worker), now);
 }
 
-void AfterGraph(GpuState& gpu) {
+void AfterGraph(GpuState& gpu, bool submitted) {
   Worker* worker = ThisWorker(gpu);
-  if (worker == nullptr || gpu.heavy.load(std::memory_order_relaxed) != 0) return;
+  if (worker == nullptr) return;
   const std::uint64_t now = NowNs();
   const Transition transition(gpu);
-  // Another thread's wait may have covered it by now.
-  if (worker->active.load(std::memory_order_relaxed) == 0) return;
-  gpu.heavy.store(1, std::memory_order_relaxed);
+  worker->submitting.store(0, std::memory_order_relaxed);
+  if (submitted) {
+    gpu.heavy.store(1, std::memory_order_relaxed);
+    gpu.abandoned = false;  // Submitting may have taken longer than a job that has given up.
+  } else if (gpu.active.load(std::memory_order_relaxed) == 1 &&
+             worker->last_launch.load(std::memory_order_relaxed) ==
+                 gpu.request_first_launch.load(std::memory_order_relaxed)) {
+    // There is nothing else to wait for.
+    gpu.heavy.store(0, std::memory_order_relaxed);
+    Deactivate(gpu, *worker);
+  }
   Publish(gpu, Behind(gpu, *worker), now);
 }
 
@@ -244,6 +251,7 @@ void Waiting::End(const Cover& cover) {
     const bool was_active = gpu_->active.load(std::memory_order_relaxed) != 0;
     for (Worker& worker : gpu_->workers) {
       if (!cover.anything || worker.active.load(std::memory_order_relaxed) == 0 ||
+          worker.submitting.load(std::memory_order_relaxed) != 0 ||
           worker.last_launch.load(std::memory_order_relaxed) > cover.launch) {
         continue;
       }

@@ -8,9 +8,9 @@ namespace divvy::gate {
 
 // Before the launch: `heavy` if it is a graph, whose work is all submitted at once.
 void BeforeLaunch(GpuState& gpu, cuda::Stream stream, bool heavy);
-// After the launch of a graph: for jobs whose gate closes only now.
-void AfterGraph(GpuState& gpu);
-// After it: puts a progress mark into the stream where one is due.
+// After the launch of a graph, which the driver took or not: some jobs' gate closes only now.
+void AfterGraph(GpuState& gpu, bool submitted);
+// After that of a kernel: puts a progress mark into the stream where one is due.
 void AfterLaunch(const Driver& driver, GpuState& gpu, cuda::Stream stream);
 
 // Around a call that stops the thread until the GPU is done, and tells at its end what is done

@@ -236,12 +236,14 @@ void Report(FILE* out) {
   static const char* const kModes[] = {"unknown", "device", "host", "pass"};
   for (const GpuState& gpu : process.gpus) {
     if (gpu.phase.load() != kJoined || gpu.slot == nullptr) continue;
+    const std::uint64_t since = gpu.slot->closed_since_ns.load();
+    const std::uint64_t closed_ns = gpu.slot->closed_ns.load() + (since == 0 ? 0 : NowNs() - since);
     fprintf(out,
             "divvy: GPU %d: mode %s, %llu markers, gate closed for %.1f ms by this job, %llu "
             "requests, p99 %.3f ms, opened by others %llu times\n",
             gpu.index, kModes[static_cast<int>(gpu.mode.load())],
             static_cast<unsigned long long>(gpu.slot->markers.load()),
-            static_cast<double>(gpu.slot->closed_ns.load()) / 1e6,
+            static_cast<double>(closed_ns) / 1e6,
             static_cast<unsigned long long>(gpu.times.Count()),
             static_cast<double>(gpu.times.Quantile(990)) / 1e6,
             static_cast<unsigned long long>(gpu.slot->rescued.load()));

@@ -55,6 +55,7 @@ struct Sample {
 struct Worker {
   std::atomic<std::uint32_t> active;       // has work submitted that is not known to be done
   std::atomic<std::uint32_t> waiting;      // asked for its end
+  std::atomic<std::uint32_t> submitting;   // a graph: no wait that is under way covers it
   std::atomic<std::uint64_t> last_launch;  // its number among the launches of the GPU
   std::atomic<cuda::Stream> streams[4];    // of this request, the last ones
   std::uint32_t next_stream;
