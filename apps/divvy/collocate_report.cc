@@ -141,13 +141,10 @@ std::string TogetherTables(const CollocateFindings& findings) {
   }
   if (!text.empty()) {
     text +=
-        "  Seconds are for what each job does alone; SPEED is over its speed alone, of a service "
-        "how "
-        "many times (x) its\n  latency alone; WORK their sum, a service counting as one. SAVED is "
-        "of "
-        "the time that one after the other takes,\n  FORETOLD the work that advice expected from "
-        "the "
-        "runs alone.\n";
+        "  Seconds are for what each job does alone; SPEED is over its speed alone, of a service\n"
+        "  how many times (x) its latency alone; WORK their sum, a service counting as one. SAVED\n"
+        "  is of the time that one after the other takes, FORETOLD the work that advice expected\n"
+        "  from the runs alone.\n";
   }
   return text;
 }

@@ -35,7 +35,7 @@ def barrier():
     print("READY", flush=True)
     begin = float(sys.stdin.readline())
     while time.time() < begin: time.sleep(0.001)
-class GpuTimes:  # of each request, by the GPU's own clock: what its CPU takes is not in it
+class GpuTimes:  # of each request, by the GPU's own clock, from the event before its graph: of its CPU's time only submitting the graph is in it
     def __init__(self): self.found, self.events, self.ended = [], None, 0.0
     def around(self, stream, work):
         if self.events is None: self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
@@ -46,7 +46,7 @@ class GpuTimes:  # of each request, by the GPU's own clock: what its CPU takes i
         before, self.ended = self.ended, time.perf_counter()
         self.found.append((began - before, launched - began, self.ended - began, self.events[0].elapsed_time(self.events[1]) / 1e3))
     def told(self, n):
-        times = sorted(ms for *_, ms in self.found[-n:])
+        times = sorted(seconds for *_, seconds in self.found[-n:])
         told = {"gpu_" + name: times[min(n - 1, int(n * part))] * 1e3 for name, part in (("p50", .5), ("p90", .9), ("p99", .99))}
         # Milliseconds since the one before ended, of launching, of all of it, and of the GPU's part.
         return {**told, "requests_ms": [[round(part * 1e3, 3) for part in request] for request in self.found[-n:]]}
