@@ -20,7 +20,9 @@ cuda::Result Create(const char* function, cuda::Context* context, unsigned flags
     if (!call.driver.HasDevice(device)) return cuda::kInvalidDevice;
     const auto made = call.driver.MakeContext(device, flags, false);
     *context = made->handle;
-    return Push(made->handle) ? cuda::kSuccess : cuda::kOutOfMemory;
+    if (!Push(made->handle)) return cuda::kOutOfMemory;
+    call.driver.AskForSlice(call.lock, device);
+    return cuda::kSuccess;
   });
 }
 

@@ -82,6 +82,7 @@ cuda::Result Driver::Start() {
   }
   primary.resize(devices.size());
   primary_uses.resize(devices.size());
+  has_channels.resize(devices.size());
   engine = std::make_unique<Engine>(mutex, *machine, memory, stats);
   pthread_atfork(nullptr, nullptr, [] { OfProcess().AfterFork(); });
   initialised_.store(true);

@@ -49,6 +49,10 @@ class Driver {
   // Ends a context: its streams, events and modules, its memory.
   void DestroyContext(const std::shared_ptr<ContextState>& context);
 
+  // With the first context on a device: has the kernel module set the process' time slice there, as
+  // the real driver does (resource_manager.cc). Gives up the lock meanwhile.
+  void AskForSlice(std::unique_lock<std::mutex>& lock, int device);
+
   // What a stream handle means to the calling thread in `context`; null if it means nothing.
   std::shared_ptr<StreamState> FindStream(cuda::Stream handle,
                                           const std::shared_ptr<ContextState>& context);
@@ -98,6 +102,8 @@ class Driver {
   int version = 0;                                     // Of CUDA. Never changes; needs no lock.
   std::vector<std::shared_ptr<ContextState>> primary;  // By device; null while not retained.
   std::vector<int> primary_uses;
+  std::vector<bool> has_channels;                  // By device: one has had a context.
+  int control_descriptor = -1;                     // Of the kernel module.
   std::vector<std::shared_ptr<Capture>> captures;  // Under way.
   std::uint64_t next_id = 1;                       // Of streams and captures.
   std::uint64_t charged = 0;

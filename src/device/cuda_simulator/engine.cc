@@ -201,8 +201,10 @@ Engine::Progress Engine::Step(StreamState& stream, Operation& operation, Nanos n
   }
   Work& work = operation.work;
   if (auto* run = std::get_if<KernelRun>(&work)) {
-    return machine_.spec().sharing == Sharing::kMps ? Do(*run, ready, now)
-                                                    : DoInTurn(*run, ready, now);
+    const Progress step = machine_.spec().sharing == Sharing::kMps ? Do(*run, ready, now)
+                                                                   : DoInTurn(*run, ready, now);
+    const bool holds = run->is_hold && run->granted > 0;
+    return holds ? Watch(*run, step, now, *stream.context) : step;
   }
   if (auto* wait = std::get_if<ValueWait>(&work)) return Do(*wait, ready, now, *stream.context);
   if (auto* write = std::get_if<ValueWrite>(&work)) return Do(*write, ready, *stream.context);
@@ -228,6 +230,7 @@ Engine::Progress Engine::Step(StreamState& stream, Operation& operation, Nanos n
 }
 
 bool Engine::Start(KernelRun& run, Nanos ready, Nanos now) {
+  if (run.is_hold && run.end != 0) run.work = std::max<Nanos>(0, run.end - now);
   const Demand demand{run.wanted, run.work, ready, run.waiting_since};
   const auto grant = machine_.Begin(run.gpu, demand, now);
   if (!grant) {
@@ -277,11 +280,11 @@ Engine::Progress Engine::DoInTurn(KernelRun& run, Nanos ready, Nanos now) {
   wants_turn_[run.gpu] = true;
   if (!turn->mine) {
     if (run.waiting_since == 0) run.waiting_since = now;
-    return {false, now + kAskAgain};
+    return {false, std::min(now + kAskAgain, turn->again)};
   }
   if (run.granted == 0 && !Start(run, ready, now)) return {false, now + kAskAgain};
   if (run.end <= now) return DoInTurn(run, ready, now);
-  return {false, std::min(run.end, turn->ends)};
+  return {false, std::min(run.end, turn->again)};
 }
 
 Engine::Progress Engine::Do(HostCall& call, Nanos ready, Nanos now) {

@@ -70,6 +70,7 @@ class Engine {
   Progress Step(StreamState& stream, Operation& operation, Nanos now);
   Progress Do(KernelRun& run, Nanos ready, Nanos now);
   Progress DoInTurn(KernelRun& run, Nanos ready, Nanos now);
+  Progress Watch(KernelRun& run, const Progress& step, Nanos now, ContextState& context);
   Progress Do(ValueWait& wait, Nanos ready, Nanos now, ContextState& context);
   Progress Do(const ValueWrite& write, Nanos ready, ContextState& context);
   Progress Do(HostCall& call, Nanos ready, Nanos now);

@@ -61,6 +61,20 @@ Engine::Progress Engine::Do(ValueWait& wait, Nanos ready, Nanos now, ContextStat
   return {true, std::max(ready, now)};
 }
 
+// A kernel that runs and would go on: looks at its word, as a wait does.
+Engine::Progress Engine::Watch(KernelRun& run, const Progress& step, Nanos now,
+                               ContextState& context) {
+  if (run.word % 4 != 0 || !memory_.Holds(run.word, 4)) {
+    context.error = cuda::kIllegalAddress;
+    return {true, now};
+  }
+  const ValueWait wait{.address = run.word, .value = run.value};
+  if (!IsMet(wait)) return {false, std::min(step.time, now + kLookEvery)};
+  EndRun(run, now);
+  ++stats_.kernels;
+  return {true, now};
+}
+
 Engine::Progress Engine::Do(const ValueWrite& write, Nanos ready, ContextState& context) {
   if (!memory_.Holds(write.address, write.wide ? 8 : 4)) {
     context.error = cuda::kIllegalAddress;

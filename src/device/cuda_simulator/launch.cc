@@ -20,6 +20,22 @@ bool ReadParameter(const LaunchRequest& request, float& parameter) {
   return std::isfinite(parameter) && parameter >= 0 && parameter <= kMost;
 }
 
+// One that was left out is an error; what they say is not: kernels take any address.
+bool ReadHold(const LaunchRequest& request, KernelRun& run) {
+  constexpr int kCount = 3;
+  if (request.parameters == nullptr) return false;
+  for (int i = 0; i < kCount; ++i) {
+    if (request.parameters[i] == nullptr) return false;
+  }
+  std::uint32_t nanoseconds = 0;
+  std::memcpy(&run.word, request.parameters[0], sizeof(run.word));
+  std::memcpy(&run.value, request.parameters[1], sizeof(run.value));
+  std::memcpy(&nanoseconds, request.parameters[2], sizeof(nanoseconds));
+  run.work = nanoseconds;
+  run.is_hold = true;
+  return true;
+}
+
 }  // namespace
 
 int BlocksPerSm(const MachineSpec& spec, const KernelCode& code, unsigned threads) {
@@ -49,6 +65,7 @@ cuda::Result MakeKernelNode(const Driver& driver, const ContextState& context,
     if (!ReadParameter(request, launch.parameter)) return cuda::kInvalidValue;
     run.work = static_cast<Nanos>(static_cast<double>(launch.parameter) * kMicrosecond);
   }
+  if (launch.code->is_hold && !ReadHold(request, run)) return cuda::kInvalidValue;
   const MachineSpec& spec = driver.machine->spec();
   const auto per_sm =
       static_cast<std::uint64_t>(BlocksPerSm(spec, *launch.code, static_cast<unsigned>(threads)));

@@ -13,18 +13,14 @@
 #include <cstring>
 #include <new>
 
+#include "device/cuda_simulator/machine_file.h"
 #include "device/cuda_simulator/process.h"
 
 namespace divvy::device::cuda_simulator {
 namespace {
 
 constexpr std::uint64_t kMagic =
-    0x3353'4144'5543'5644;  // With the layout's number in its last byte.
-constexpr int kMaxProcesses = 64;
-constexpr int kNobody = -1;
-// A kernel's end is noticed by the process that runs it, when its thread gets a CPU. The GPU would
-// not wait for that: after this long others take its SMs as free.
-constexpr Nanos kLate = 10 * kMillisecond;
+    0x3453'4144'5543'5644;  // With the layout's number in its last byte.
 constexpr Nanos kReapEvery = 2 * kMillisecond;
 constexpr Nanos kCreationTakesAtMost = 5'000 * kMillisecond;
 // Over which a driver tells how busy a GPU is.
@@ -41,71 +37,6 @@ void Pause(Nanos span) {
 
 }  // namespace
 
-// What one process has of one GPU.
-struct Machine::Client {
-  std::int32_t low_priority;
-  std::int32_t held;  // SMs.
-  Nanos busy_until;   // When the last of its running kernels ends.
-  std::int32_t waits;
-  Nanos waiting_since;
-  Nanos seen;  // When it last asked.
-  Nanos turn_ended;
-  std::int32_t contexts;
-  std::uint64_t memory;
-};
-
-struct Machine::File {
-  struct alignas(64) Process {
-    pid_t pid;  // 0: nobody.
-    std::uint64_t born;
-    std::atomic<std::uint32_t> bell;
-  };
-  struct Gpu {
-    std::int32_t owner;  // Whose turn it is; kNobody.
-    Nanos turn_began;
-    std::int32_t turn_taken;  // The owner has come to know of it.
-    Client clients[kMaxProcesses];
-    Nanos counted;     // Up to when its activity is in what follows.
-    Nanos busy_until;  // The last of that time in which a kernel ran.
-    Nanos busy;
-    Nanos sm_busy;
-    Nanos window;  // When the present one began, and what had been counted then.
-    Nanos window_busy;
-    Nanos window_sm_busy;
-    double busy_share;  // In the one before.
-    double sm_share;
-
-    void CountRun(int sms, Nanos from, Nanos to) {
-      if (to <= from) return;
-      sm_busy += sms * (to - from);
-      busy += std::max<Nanos>(0, to - std::max(from, busy_until));
-      busy_until = std::max(busy_until, to);
-    }
-  };
-
-  std::atomic<std::uint64_t> magic;  // Written last.
-  MachineSpec spec;
-  Nanos made;
-  pthread_mutex_t lock;  // Robust: it survives who held it.
-  Process processes[kMaxProcesses];
-  Gpu gpus[kMaxGpus];
-};
-
-// Holds the file's mutex. Everything under it is a field or two that are right on their own, so
-// what a holder that died has left behind is good enough to go on with.
-class Machine::Lock {
- public:
-  explicit Lock(File& file) : mutex_(file.lock) {
-    if (pthread_mutex_lock(&mutex_) == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
-  }
-  ~Lock() { pthread_mutex_unlock(&mutex_); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  pthread_mutex_t& mutex_;
-};
-
 Result<Machine::File*> Machine::Create(int descriptor, const MachineSpec& spec) {
   if (descriptor >= 0 && ftruncate(descriptor, sizeof(File)) != 0) return Unavailable("ftruncate");
   void* memory = mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE,
@@ -116,6 +47,7 @@ Result<Machine::File*> Machine::Create(int descriptor, const MachineSpec& spec) 
   file->made = Now();
   for (File::Gpu& gpu : file->gpus) {
     gpu.owner = kNobody;
+    gpu.last_owner = kNobody;
     gpu.window = file->made;
   }
   pthread_mutexattr_t attributes;
@@ -317,74 +249,6 @@ void Machine::End(int gpu, int granted, Nanos now) {
   RingWaiting(gpu);
 }
 
-int Machine::NextInLine(int gpu, Nanos now) const {
-  int next = kNobody;
-  const auto& clients = file_->gpus[gpu].clients;
-  for (int i = 0; i < kMaxProcesses; ++i) {
-    if (clients[i].waits == 0 || clients[i].seen + kPatience < now) continue;
-    if (next == kNobody || clients[i].waiting_since < clients[next].waiting_since) next = i;
-  }
-  return next;
-}
-
-void Machine::PassTurn(int gpu, int process, Nanos now) {
-  File::Gpu& state = file_->gpus[gpu];
-  if (state.owner != kNobody && process != kNobody) {
-    // The GPU took it away when it was over and another waited, however late we come to see that.
-    const Nanos over =
-        std::max(state.turn_began + spec().slice, state.clients[process].waiting_since);
-    state.clients[state.owner].turn_ended = std::min(over, now);
-  }
-  state.owner = process;
-  state.turn_began = now;
-  state.turn_taken = process == self_ ? 1 : 0;
-  if (process == kNobody) return;
-  state.clients[process].waits = 0;
-  state.clients[process].seen = now;
-  if (process == self_) return;
-  file_->processes[process].bell.fetch_add(1, std::memory_order_release);
-  syscall(SYS_futex, &file_->processes[process].bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
-Turn Machine::HoldTurn(int gpu, Nanos now) {
-  const Lock lock(*file_);
-  File::Gpu& state = file_->gpus[gpu];
-  Client& mine = Mine(gpu);
-  mine.seen = now;
-  const Nanos slice = spec().slice;
-  if (state.owner == self_ && state.turn_taken == 0) {
-    // It begins now: on its way to us it was of no use.
-    state.turn_began = now;
-    state.turn_taken = 1;
-  }
-  const bool over = now - state.turn_began >= slice;
-  if (state.owner == self_) {
-    if (!over) return {true, state.turn_began + slice};
-    const int next = NextInLine(gpu, now);
-    PassTurn(gpu, next == kNobody ? self_ : next, now);
-    if (state.owner == self_) return {true, now + slice};
-  }
-  if (mine.waits == 0) {
-    mine.waits = 1;
-    mine.waiting_since = now;
-  }
-  Reap(now);
-  // An owner that was not seen at the end of its turn has no CPU just now, or is stopped. The turn
-  // is over all the same.
-  const bool lost = over && now - state.turn_began >= slice + kLate;
-  if (state.owner == kNobody || lost) PassTurn(gpu, NextInLine(gpu, now), now);
-  if (state.owner == self_) return {true, now + slice};
-  return {false, mine.turn_ended};
-}
-
-void Machine::EndTurn(int gpu) {
-  const Lock lock(*file_);
-  Mine(gpu).waits = 0;
-  if (file_->gpus[gpu].owner != self_) return;
-  const Nanos now = Now();
-  PassTurn(gpu, NextInLine(gpu, now), now);
-}
-
 void Machine::AddContext(int gpu) {
   const Lock lock(*file_);
   ++Mine(gpu).contexts;
@@ -438,18 +302,17 @@ void Machine::WaitForBell(std::uint32_t seen, Nanos until) const {
           until == kNever ? nullptr : &time, nullptr, 0);
 }
 
-void Machine::Ring() {
-  auto& bell = file_->processes[self_].bell;
+void Machine::Ring() { RingBell(self_); }
+
+void Machine::RingBell(int process) {
+  auto& bell = file_->processes[process].bell;
   bell.fetch_add(1, std::memory_order_release);
   syscall(SYS_futex, &bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 void Machine::RingWaiting(int gpu) {
   for (int i = 0; i < kMaxProcesses; ++i) {
-    if (i == self_ || file_->gpus[gpu].clients[i].waits == 0) continue;
-    auto& bell = file_->processes[i].bell;
-    bell.fetch_add(1, std::memory_order_release);
-    syscall(SYS_futex, &bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    if (i != self_ && file_->gpus[gpu].clients[i].waits != 0) RingBell(i);
   }
 }
 
@@ -471,6 +334,7 @@ void Machine::Forget(int process) {
     if (gpu.clients[process].held > 0) Count(i, Now());
     gpu.clients[process] = Client{};
     if (gpu.owner == process) gpu.owner = kNobody;
+    if (gpu.last_owner == process) gpu.last_owner = kGone;
   }
 }
 

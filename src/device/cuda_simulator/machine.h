@@ -33,7 +33,8 @@ struct Grant {
 // A process' turn on a GPU that processes have one after another.
 struct Turn {
   bool mine;
-  Nanos ends;  // Of `mine`: when to ask again. Otherwise when the last one of ours was over.
+  Nanos ends;   // Of `mine`: when others may take it. Otherwise when the last one of ours was over.
+  Nanos again;  // When to ask again, if no bell rings before.
 };
 
 struct MemoryInfo {
@@ -92,10 +93,16 @@ class Machine {
   void End(int gpu, int granted, Nanos now);
 
   // Under time slicing: takes or keeps the turn on `gpu`. Refused, the process waits in line as
-  // above.
+  // above. A turn lasts its owner's slice, and another one for as long as nobody waits. When it is
+  // over, whoever asks first passes it on; an owner that has not seen that finds out by `ends`.
   [[nodiscard]] Turn HoldTurn(int gpu, Nanos now);
   // Nothing to run: the turn, if it is ours, goes to the next.
   void EndTurn(int gpu);
+
+  // The process' slice on a GPU, at first that of the machine. A new one counts for the turn under
+  // way too. Turns are no shorter than kLeastTurn, whatever the slice.
+  void SetSlice(int gpu, Nanos slice, Nanos now);
+  [[nodiscard]] Nanos Slice(int gpu);
 
   // The process has made a context there, or has one less.
   void AddContext(int gpu);
@@ -118,6 +125,9 @@ class Machine {
 
   // Who waits must ask again within this time, or others pass by: it may be stopped, or gone.
   static constexpr Nanos kPatience = 50 * kMillisecond;
+  // It takes two threads to hand over a GPU here. With slices shorter than they are, processes
+  // would do little else.
+  static constexpr Nanos kLeastTurn = 20 * kMicrosecond;
 
  private:
   struct File;
@@ -133,7 +143,12 @@ class Machine {
   int FreeSms(int gpu, Nanos now) const;
   bool SomebodyFirst(int gpu, Nanos since, Nanos now) const;
   int NextInLine(int gpu, Nanos now) const;
+  Nanos SliceOf(int gpu, int process) const;
+  Nanos TurnEnds(int gpu) const;
+  void TakeTurn(int gpu, Nanos now);
+  void RenewTurn(int gpu, Nanos now);
   void PassTurn(int gpu, int process, Nanos now);
+  void RingBell(int process);
   void RingWaiting(int gpu);
   void Count(int gpu, Nanos now);
   void Reap(Nanos now);

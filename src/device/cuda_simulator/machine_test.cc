@@ -107,13 +107,20 @@ TEST_F(MachineTest, TurnEndsWithItsSliceIfAnotherWaits) {
   auto one = Open();
   auto other = Open();
   EXPECT_TRUE(one->HoldTurn(0, kStart).mine);
-  EXPECT_TRUE(one->HoldTurn(0, kStart + 5 * kMillisecond).mine);  // Alone: another slice.
-  EXPECT_FALSE(other->HoldTurn(0, kStart + 6 * kMillisecond).mine);
-  EXPECT_TRUE(one->HoldTurn(0, kStart + 6 * kMillisecond).mine);
+  // Alone: one slice after another, and nothing to look for.
+  const Turn alone = one->HoldTurn(0, kStart + 5 * kMillisecond);
+  EXPECT_TRUE(alone.mine);
+  EXPECT_EQ(alone.again, kNever);
+  const Turn refused = other->HoldTurn(0, kStart + 6 * kMillisecond);
+  EXPECT_FALSE(refused.mine);
+  EXPECT_EQ(refused.again, kStart + 8 * kMillisecond);
+  const Turn kept = one->HoldTurn(0, kStart + 7 * kMillisecond);
+  EXPECT_TRUE(kept.mine);
+  EXPECT_EQ(kept.again, kStart + 8 * kMillisecond);
   // Seen late, it was over in time all the same.
   const Turn lost = one->HoldTurn(0, kStart + 9 * kMillisecond);
   EXPECT_FALSE(lost.mine);
-  EXPECT_EQ(lost.ends, kStart + 7 * kMillisecond);
+  EXPECT_EQ(lost.ends, kStart + 8 * kMillisecond);
   // The other's begins when it comes to know of it.
   const Turn taken = other->HoldTurn(0, kStart + 12 * kMillisecond);
   EXPECT_TRUE(taken.mine);
@@ -130,6 +137,101 @@ TEST_F(MachineTest, TurnOfAProcessThatIsNotSeenIsLost) {
   EXPECT_TRUE(stopped->HoldTurn(0, kStart).mine);
   EXPECT_FALSE(other->HoldTurn(0, kStart + kMillisecond).mine);
   EXPECT_TRUE(other->HoldTurn(0, kStart + 40 * kMillisecond).mine);
+}
+
+TEST_F(MachineTest, WhoWaitsTakesATurnThatIsOver) {
+  spec_.sharing = Sharing::kTimeSlice;
+  auto late = Open();
+  auto other = Open();
+  EXPECT_TRUE(late->HoldTurn(0, kStart).mine);
+  EXPECT_FALSE(other->HoldTurn(0, kStart + kMillisecond).mine);
+  EXPECT_TRUE(other->HoldTurn(0, kStart + 3 * kMillisecond).mine);
+  other->EndTurn(0);
+  // The turn is free, but not one and the same: what ran in it was stopped on the way.
+  const Turn lost = late->HoldTurn(0, kStart + 4 * kMillisecond);
+  EXPECT_FALSE(lost.mine);
+  EXPECT_EQ(lost.ends, kStart + 2 * kMillisecond);
+  EXPECT_EQ(lost.again, kStart + 4 * kMillisecond);
+  EXPECT_TRUE(late->HoldTurn(0, kStart + 4 * kMillisecond).mine);
+}
+
+TEST_F(MachineTest, TurnThatIsNotComeForIsLostHoweverLongItsSlice) {
+  spec_.sharing = Sharing::kTimeSlice;
+  auto one = Open();
+  auto stopped = Open();
+  stopped->SetSlice(0, kLong, kStart);
+  EXPECT_TRUE(one->HoldTurn(0, kStart).mine);
+  EXPECT_FALSE(stopped->HoldTurn(0, kStart).mine);
+  EXPECT_FALSE(one->HoldTurn(0, kStart + 2 * kMillisecond).mine);
+  EXPECT_TRUE(one->HoldTurn(0, kStart + 40 * kMillisecond).mine);
+}
+
+TEST_F(MachineTest, TurnLastsItsOwnersSlice) {
+  spec_.sharing = Sharing::kTimeSlice;
+  auto longer = Open();
+  auto shorter = Open();
+  EXPECT_EQ(longer->Slice(0), spec_.slice);
+  longer->SetSlice(0, kLong, kStart);
+  shorter->SetSlice(0, kMicrosecond, kStart);
+  EXPECT_EQ(longer->Slice(0), kLong);
+  EXPECT_EQ(shorter->Slice(0), kMicrosecond);
+  EXPECT_EQ(shorter->HoldTurn(0, kStart).ends, kStart + Machine::kLeastTurn);
+  EXPECT_FALSE(longer->HoldTurn(0, kStart).mine);
+  const Turn taken = longer->HoldTurn(0, kStart + Machine::kLeastTurn);
+  EXPECT_TRUE(taken.mine);
+  EXPECT_EQ(taken.ends, kStart + Machine::kLeastTurn + kLong);
+  for (const Nanos later : {kMillisecond, 1000 * kMillisecond}) {
+    EXPECT_FALSE(shorter->HoldTurn(0, kStart + later).mine);
+    EXPECT_TRUE(longer->HoldTurn(0, kStart + later).mine);
+  }
+}
+
+TEST_F(MachineTest, SliceOfAProcessThatLeftIsNotThatOfTheNext) {
+  auto one = Open();
+  one->SetSlice(0, kLong, kStart);
+  one->Leave();
+  EXPECT_EQ(Open()->Slice(0), spec_.slice);
+}
+
+TEST_F(MachineTest, NewSliceCountsForTheTurnUnderWay) {
+  spec_.sharing = Sharing::kTimeSlice;
+  auto one = Open();
+  auto other = Open();
+  EXPECT_TRUE(one->HoldTurn(0, kStart).mine);
+  EXPECT_FALSE(other->HoldTurn(0, kStart).mine);
+  one->SetSlice(0, kLong, kStart + kMillisecond);
+  EXPECT_FALSE(other->HoldTurn(0, kStart + 30 * kMillisecond).mine);
+  const auto bell = one->ReadBell();
+  const auto others_bell = other->ReadBell();
+  one->SetSlice(0, kMillisecond, kStart + 35 * kMillisecond);
+  EXPECT_NE(one->ReadBell(), bell);
+  EXPECT_NE(other->ReadBell(), others_bell);
+  EXPECT_TRUE(other->HoldTurn(0, kStart + 36 * kMillisecond).mine);
+  // It had the GPU until it asked for less.
+  EXPECT_EQ(one->HoldTurn(0, kStart + 37 * kMillisecond).ends, kStart + 35 * kMillisecond);
+}
+
+TEST_F(MachineTest, NobodyRunsWhileTheGpuChangesHands) {
+  spec_.sharing = Sharing::kTimeSlice;
+  spec_.switching = 5 * kMillisecond;
+  auto one = Open();
+  auto other = Open();
+  EXPECT_TRUE(one->HoldTurn(0, kStart).mine) << "from nobody";
+  one->EndTurn(0);
+  EXPECT_TRUE(one->HoldTurn(0, kStart + kMillisecond).mine) << "its own";
+  EXPECT_FALSE(other->HoldTurn(0, kStart + kMillisecond).mine);
+  const Turn waits = other->HoldTurn(0, kStart + 3 * kMillisecond);
+  EXPECT_FALSE(waits.mine);
+  EXPECT_EQ(waits.again, kStart + 8 * kMillisecond);
+  EXPECT_FALSE(one->HoldTurn(0, kStart + 4 * kMillisecond).mine);
+  EXPECT_FALSE(other->HoldTurn(0, kStart + 8 * kMillisecond - 1).mine);
+  const Turn runs = other->HoldTurn(0, kStart + 8 * kMillisecond);
+  EXPECT_TRUE(runs.mine);
+  EXPECT_EQ(runs.ends, kStart + 10 * kMillisecond) << "a whole slice";
+  // Nor is a GPU free of who has gone.
+  other->Leave();
+  EXPECT_FALSE(one->HoldTurn(0, kStart + 9 * kMillisecond).mine);
+  EXPECT_TRUE(one->HoldTurn(0, kStart + 14 * kMillisecond).mine);
 }
 
 TEST_F(MachineTest, WhoLeavesGivesEverythingBack) {

@@ -8,17 +8,21 @@ namespace divvy::device::cuda_simulator {
 namespace {
 
 TEST(SpecTest, NamesWhatItSetsAndKeepsTheRest) {
-  const auto spec = ParseSpec(" gpus=2  memory=80GiB mode=timeslice\n");
+  const auto spec = ParseSpec(" gpus=2  memory=80GiB mode=timeslice slice_us=700 switch_us=30\n");
   ASSERT_TRUE(spec);
   EXPECT_EQ(spec->gpus, 2);
   EXPECT_EQ(spec->memory, std::uint64_t{80} << 30);
   EXPECT_EQ(spec->sharing, Sharing::kTimeSlice);
+  EXPECT_EQ(spec->slice, 700 * kMicrosecond);
+  EXPECT_EQ(spec->switching, 30 * kMicrosecond);
   EXPECT_EQ(spec->sms, 16);
+  EXPECT_EQ(ParseSpec("")->switching, 0);
 }
 
 TEST(SpecTest, WrongWordIsNamedWithWhatWouldBeRight) {
   for (const char* text : {"gpus", "gpus=0", "gpus=9", "sms=x", "memory=8GB", "mode=mig", "speed=1",
-                           "memory=99999999GiB"}) {
+                           "memory=99999999GiB", "slice_us=99", "slice_us=1000001", "switch_us=-1",
+                           "switch_us=1000001", "switch_us"}) {
     const auto spec = ParseSpec(text);
     ASSERT_FALSE(spec) << text;
     EXPECT_NE(spec.error().message.find(text), std::string::npos) << spec.error().message;

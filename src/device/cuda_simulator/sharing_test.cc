@@ -176,6 +176,98 @@ TEST_F(SharingTest, TurnHoldsAsManyKernelsAsFitIntoIt) {
   });
 }
 
+TEST_F(SharingTest, LongSliceIsNotInterrupted) {
+  environment_["DIVVY_CUDA_SIM_SPEC"] = "mode=timeslice slice_us=1000";
+  Program holder(With({}), [](Link& link) {
+    const Session cuda;
+    cuda.SetSlice(60'000'000);
+    auto* word = cuda.NewWord();
+    ASSERT_EQ(cuda.WaitFor(word, 1, cuda.stream), cuda::kSuccess);
+    const auto begin = cuda.Recorded(cuda.stream);
+    for (int i = 0; i < 30; ++i) ASSERT_EQ(cuda.Launch(10'000), cuda::kSuccess);
+    const auto end = cuda.Recorded(cuda.stream);
+    cuda.Settle();
+    *word = 1;
+    ASSERT_EQ(cuEventSynchronize(begin), cuda::kSuccess);
+    link.Tell();
+    ASSERT_EQ(cuEventSynchronize(end), cuda::kSuccess);
+    EXPECT_FLOAT_EQ(cuda.Elapsed(begin, end), 300.0F);
+    [[maybe_unused]] const bool asked = link.Await();
+  });
+  ASSERT_TRUE(holder.link().Await());
+  Run([] {
+    const Session cuda;
+    ASSERT_EQ(cuda.Launch(100'000), cuda::kSuccess);
+    EXPECT_EQ(cuStreamSynchronize(cuda.stream), cuda::kSuccess);  // When the other has no work.
+  });
+  holder.link().Tell();
+  EXPECT_EQ(holder.Join(), 0);
+}
+
+TEST_F(SharingTest, ShortSliceIsInterruptedSoon) {
+  environment_["DIVVY_CUDA_SIM_SPEC"] = "mode=timeslice slice_us=1000000";
+  Program holder(With({}), [](Link& link) {
+    const Session cuda;
+    cuda.SetSlice(1);
+    ASSERT_EQ(cuda.Launch(kForever), cuda::kSuccess);
+    cuda.Settle();
+    link.Tell();
+    [[maybe_unused]] const bool asked = link.Await();
+  });
+  ASSERT_TRUE(holder.link().Await());
+  Run([] {
+    const Session cuda;
+    const auto begin = cuda.Recorded(cuda.stream);
+    // After each of them the other has its turn, which may be a second.
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_EQ(cuda.Launch(100), cuda::kSuccess);
+      ASSERT_EQ(cuStreamSynchronize(cuda.stream), cuda::kSuccess);
+      cuda.Settle();
+    }
+    const auto end = cuda.Recorded(cuda.stream);
+    ASSERT_EQ(cuEventSynchronize(end), cuda::kSuccess);
+    EXPECT_LT(cuda.Elapsed(begin, end), 2000.0F);
+  });
+}
+
+TEST_F(SharingTest, ProcessesWithTheShortestSlicesGetOn) {
+  environment_["DIVVY_CUDA_SIM_SPEC"] = "mode=timeslice slice_us=1000000";
+  const auto work = [](Link& link) {
+    const Session cuda;
+    cuda.SetSlice(1);
+    link.Tell();
+    ASSERT_TRUE(link.Await());
+    ASSERT_EQ(cuda.Launch(20'000), cuda::kSuccess);
+    EXPECT_EQ(cuStreamSynchronize(cuda.stream), cuda::kSuccess);
+  };
+  Program one(With({}), work);
+  Program other(With({}), work);
+  ASSERT_TRUE(one.link().Await());
+  ASSERT_TRUE(other.link().Await());
+  one.link().Tell();
+  other.link().Tell();
+  EXPECT_EQ(one.Join(), 0);
+  EXPECT_EQ(other.Join(), 0);
+}
+
+TEST_F(SharingTest, HandingOverTheGpuTakesItsTime) {
+  environment_["DIVVY_CUDA_SIM_SPEC"] = "mode=timeslice switch_us=200000";
+  const auto elapsed = [] {
+    const Session cuda;
+    auto* word = cuda.NewWord();
+    EXPECT_EQ(cuda.WaitFor(word, 1, cuda.stream), cuda::kSuccess);
+    const auto begin = cuda.Recorded(cuda.stream);
+    EXPECT_EQ(cuda.Launch(1000), cuda::kSuccess);
+    const auto end = cuda.Recorded(cuda.stream);
+    cuda.Settle();
+    *word = 1;
+    EXPECT_EQ(cuEventSynchronize(end), cuda::kSuccess);
+    return cuda.Elapsed(begin, end);
+  };
+  Run([&] { EXPECT_LT(elapsed(), 100.0F); });
+  Run([&] { EXPECT_GE(elapsed(), 201.0F); });
+}
+
 TEST_F(SharingTest, StreamBlockedInAWaitHoldsNoTimeSlice) {
   environment_["DIVVY_CUDA_SIM_SPEC"] = "mode=timeslice slice_us=1000000";
   Program waiter(With({}), [](Link& link) {

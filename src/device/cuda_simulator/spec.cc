@@ -34,6 +34,13 @@ bool ReadBytes(std::string_view text, std::uint64_t& field) {
   return true;
 }
 
+bool ReadMicroseconds(std::string_view text, Nanos low, Nanos& field) {
+  Nanos number = 0;
+  if (!ReadNumber<Nanos>(text, low, 1'000'000, number)) return false;
+  field = number * kMicrosecond;
+  return true;
+}
+
 bool ReadMode(std::string_view text, Sharing& field) {
   if (text != "mps" && text != "timeslice") return false;
   field = text == "mps" ? Sharing::kMps : Sharing::kTimeSlice;
@@ -56,13 +63,13 @@ Result<MachineSpec> ParseSpec(std::string_view text) {
     } else if (key == "mode") {
       if (!ReadMode(*value, spec.sharing)) return Wrong(word, "mps or timeslice");
     } else if (key == "slice_us") {
-      Nanos slice = 0;
-      if (!ReadNumber<Nanos>(*value, 100, 1'000'000, slice)) return Wrong(word, "100 to 1000000");
-      spec.slice = slice * kMicrosecond;
+      if (!ReadMicroseconds(*value, 100, spec.slice)) return Wrong(word, "100 to 1000000");
+    } else if (key == "switch_us") {
+      if (!ReadMicroseconds(*value, 0, spec.switching)) return Wrong(word, "0 to 1000000");
     } else if (key == "driver") {
       if (!ReadNumber(*value, 11000, 99999, spec.driver)) return Wrong(word, "a version as 12040");
     } else {
-      return Wrong(word, "the keys are gpus, sms, memory, mode, slice_us and driver");
+      return Wrong(word, "the keys are gpus, sms, memory, mode, slice_us, switch_us and driver");
     }
   }
   return spec;

@@ -2,10 +2,14 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdarg>
 #include <cstdlib>
 #include <filesystem>
 
@@ -140,4 +144,38 @@ void Session::Settle() const {
   EXPECT_EQ(cuStreamSynchronize(probe), cuda::kSuccess);
 }
 
+void Session::SetSlice(std::uint64_t us) const {
+  ASSERT_FALSE(KernelModuleOfProgram().asked.empty());
+  KernelModule::Asked again = KernelModuleOfProgram().asked.front();
+  again.control.parameters = AddressOf(&us);
+  EXPECT_EQ(divvy_sim_rm_control(again.descriptor, again.request, &again.control), 0);
+  EXPECT_EQ(again.control.status, kRmOk);
+}
+
+KernelModule& KernelModuleOfProgram() {
+  static KernelModule module;
+  return module;
+}
+
 }  // namespace divvy::device::cuda_simulator
+
+extern "C" int ioctl(int descriptor, unsigned long request, ...) noexcept {
+  using namespace divvy::device::cuda_simulator;
+  va_list arguments;
+  va_start(arguments, request);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  if (request != kRmControl) {
+    return static_cast<int>(syscall(SYS_ioctl, descriptor, request, argument));
+  }
+  auto& control = *static_cast<RmControl*>(argument);
+  auto& microseconds = *reinterpret_cast<std::uint64_t*>(control.parameters);
+  KernelModule& module = KernelModuleOfProgram();
+  module.asked.push_back({descriptor, request, control, microseconds});
+  if (!module.present) {
+    errno = ENOTTY;
+    return -1;
+  }
+  if (module.instead_us != 0) microseconds = module.instead_us;
+  return divvy_sim_rm_control(descriptor, request, argument);
+}

@@ -6,9 +6,11 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "device/cuda_simulator/entry_points.h"
 #include "device/cuda_simulator/entry_points_memory.h"
+#include "device/cuda_simulator/resource_manager.h"
 
 // For tests: programs that use the built library as any other program does. A process has one
 // driver, which reads its environment once, so each program is a child process.
@@ -95,11 +97,30 @@ class Session {
   // Returns when every stream has been looked at: what can't go on is known to wait.
   void Settle() const;
 
+  // The process' time slice on its first GPU.
+  void SetSlice(std::uint64_t us) const;
+
   cuda::Context context = nullptr;
   cuda::Stream stream = nullptr;
   cuda::Module module = nullptr;
   cuda::Function kernel = nullptr;
 };
+
+// The test program's own ioctl, which the driver finds before the C library's, keeps the controls
+// that the driver sends. It has them performed, with another slice if one is named, or is not
+// there.
+struct KernelModule {
+  struct Asked {
+    int descriptor;
+    unsigned long request;
+    RmControl control;
+    std::uint64_t microseconds;
+  };
+  bool present = true;
+  std::uint64_t instead_us = 0;
+  std::vector<Asked> asked;
+};
+KernelModule& KernelModuleOfProgram();
 
 inline cuda::DevicePointer AddressOf(const volatile void* pointer) {
   return reinterpret_cast<cuda::DevicePointer>(pointer);

@@ -26,6 +26,11 @@ struct KernelRun {
   int gpu = 0;
   int wanted = 1;  // SMs.
   Nanos work = 0;  // With all of those.
+  // It ends before that if a 32-bit word comes to `value`. Such a one looks at a clock, so that its
+  // time goes on where it is interrupted.
+  bool is_hold = false;
+  cuda::DevicePointer word = 0;
+  std::uint32_t value = 0;
   // In progress.
   Nanos waiting_since = 0;
   int granted = 0;
