@@ -67,7 +67,7 @@ using workload::SharingMode;
   RunOptions options;
   options.mps = false;
   options.gpu = gpu.wanted;
-  auto sharing = ShareGpu(options, gpu.nvml);
+  auto sharing = ShareGpu(options, gpu.nvml, "");
   if (!sharing) return Fail(sharing.error());
   for (TogetherJob& job : way.jobs) {
     for (const auto& [name, value] : sharing->environment) job.environment[name] = value;
@@ -82,7 +82,8 @@ using workload::SharingMode;
     options.latency = true;  // All alike: the usual priority.
     options.gpu = gpu.wanted;
     options.sm_percent = rows[i].share;
-    auto sharing = ShareGpu(options, gpu.nvml);
+    // MPS as NVIDIA made it is what the gate is compared with.
+    auto sharing = ShareGpu(options, gpu.nvml, "");
     if (!sharing) return Fail(sharing.error());
     if (!sharing->by_mps) {
       way.impossible = sharing->why_not_mps;

@@ -273,7 +273,7 @@ Result<PartitionUse> MeasurePlace::Use(const Partition& partition, int processes
         "needs none",
         processes, Describe(partition.size)));
   }
-  auto daemon = MpsUse::Begin({.id = partition.mig, .label = partition.mig}, *program);
+  auto daemon = MpsUse::Begin({.id = partition.mig, .label = partition.mig}, *program, "");
   if (!daemon) return Fail(daemon.error());
   use.environment.emplace_back("CUDA_MPS_PIPE_DIRECTORY", daemon->home().pipe);
   use.environment.emplace_back("CUDA_MPS_LOG_DIRECTORY", daemon->home().log);

@@ -36,9 +36,13 @@ std::optional<std::string> UnlessEmpty(const std::string& text) {
   return text;
 }
 
+// The kernel's own, 50 us, makes each thread that sleeps until a request comes so late.
+constexpr Duration kLatencyTimerSlack = std::chrono::microseconds(1);
+
 // What the gate reads. Each variable is set or taken away, for a run inside a run.
-Variables GateVariables(const RunOptions& options, const std::string& library,
-                        const std::string& run_id) {
+Variables GateVariables(const RunOptions& options, const Sharing& sharing,
+                        const std::string& library, const std::string& run_id) {
+  const auto flag = [](bool set) { return set ? std::optional<std::string>("1") : std::nullopt; };
   std::optional<std::string> slo;
   if (options.slo) {
     slo = std::to_string(std::chrono::round<std::chrono::microseconds>(*options.slo).count());
@@ -53,6 +57,8 @@ Variables GateVariables(const RunOptions& options, const std::string& library,
           {"DIVVY_REPORT", options.report},
           {"DIVVY_OPS", UnlessEmpty(options.ops)},
           {"DIVVY_LOG", std::nullopt},
+          {"DIVVY_APART", flag(sharing.apart)},
+          {"DIVVY_MPS", flag(sharing.mps.has_value())},
           {kRunVariable, MarkOfRun(run_id)}};
 }
 
@@ -82,7 +88,7 @@ void Run(const RunWords& words, Invocation& invocation) {
   std::signal(SIGPIPE, SIG_IGN);
   const std::string run_id = MakeRunId();
   RunWatch watch(run_id, CleanUpAfterKill);
-  auto sharing = ShareGpu(*options, invocation.nvml);
+  auto sharing = ShareGpu(*options, invocation.nvml, *library);
   if (!sharing) {
     watch.Dismiss();
     return Complain(invocation, sharing.error());
@@ -90,8 +96,8 @@ void Run(const RunWords& words, Invocation& invocation) {
   TellUser(sharing->line);
 
   Job job{.command = options->command,
-          .environment = GateVariables(*options, *library, run_id),
-          .inherited_fd = -1};
+          .environment = GateVariables(*options, *sharing, *library, run_id),
+          .timer_slack = options->latency ? kLatencyTimerSlack : Duration::zero()};
   job.environment.merge(sharing->environment);
   if (sharing->mps) job.inherited_fd = sharing->mps->share();
   const JobEnd end = RunJob(job, MpsPace::FromEnvironment().look, [&] {
@@ -114,9 +120,12 @@ take what latency jobs leave. All jobs of a GPU must be run so, by one user.
 'divvy top' shows them. Programs that are statically linked, or run as another user,
 are not reached; --report says what was.
 
-Jobs share by MPS, if nvidia-cuda-mps-control is on PATH: a daemon of our own for the GPU
-is started with the first job, looked after, and ended with the last. Otherwise they
-take turns, and a line says why.
+A latency job with a fixed protection (--protect tight or balanced), or with --no-mps, has
+time slices of its own: the GPU interrupts batch kernels in their middle for it. The others,
+and such a job with --mps or --sm-percent, share by MPS, if nvidia-cuda-mps-control is on
+PATH: a daemon of our own for the GPU is started with the first of them, looked after, and
+ended with the last. Otherwise they take turns. A daemon that the node or the user has is
+used by all as it is, but for --no-mps. A line says which it is, and why.
 
 Signals are passed on, and the exit status is the job's. If 'divvy run' itself is killed,
 all processes of the job are too. Processes that a job leaves behind when it ends by itself

@@ -60,6 +60,7 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
 int TakePlace(const Job& job, const sigset_t& mask) {
   if (job.inherited_fd >= 0) fcntl(job.inherited_fd, F_SETFD, 0);
   if (job.own_group) setpgid(0, 0);
+  if (job.timer_slack.count() > 0) prctl(PR_SET_TIMERSLACK, job.timer_slack.count());
   for (int i = 0; i < static_cast<int>(job.streams.size()); ++i) {
     const int stream = job.streams[static_cast<std::size_t>(i)];
     if (stream >= 0 && dup2(stream, i) < 0) return errno;

@@ -23,6 +23,8 @@ struct Job {
   // Its standard input, output and errors; -1: ours.
   std::array<int, 3> streams = {-1, -1, -1};
   bool own_group = false;  // A process group of its own, not ours.
+  // How much later than asked for the kernel may wake its threads, to save power; 0: as ours.
+  Duration timer_slack{};
 };
 
 // A child that runs the job's program and dies when we do; `error` is errno when it could not be

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -42,11 +43,13 @@ void Pause() { poll(nullptr, 0, static_cast<int>(kPause.count())); }
 
 class MpsKeeper {
  public:
-  // `lock` is that of the home, and outlives this.
-  MpsKeeper(const HeldFile& lock, MpsHome home, std::string program, std::string devices)
+  // `lock` is that of the home, and outlives this. `gate` may be empty.
+  MpsKeeper(const HeldFile& lock, MpsHome home, std::string program, std::string devices,
+            const std::string& gate)
       : lock_(lock),
         home_(std::move(home)),
         devices_(std::move(devices)),
+        gate_variables_(GateVariables(gate, devices_)),
         control_(std::move(program), {home_.pipe, home_.log}),
         users_(open(home_.users.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
                     S_IRUSR | S_IWUSR)) {}
@@ -86,6 +89,13 @@ class MpsKeeper {
   }
 
  private:
+  // The server learns from the last which board is its GPU's: it may be on none itself yet.
+  static std::map<std::string, std::string> GateVariables(const std::string& gate,
+                                                          const std::string& gpu) {
+    if (gate.empty()) return {};
+    return {{"LD_PRELOAD", gate}, {"DIVVY_CLASS", "server"}, {"DIVVY_GPU_UUID", gpu}};
+  }
+
   // By the file that users of this home hold, be it removed since.
   bool HasUsers() const {
     if (flock(users_, LOCK_EX | LOCK_NB) != 0) return true;
@@ -120,7 +130,7 @@ class MpsKeeper {
     std::error_code error;
     std::filesystem::remove_all(home_.pipe, error);
     std::filesystem::create_directory(home_.pipe, error);
-    const auto daemon = control_.Start(devices_);
+    const auto daemon = control_.Start(devices_, gate_variables_);
     if (!daemon) return Fail(daemon.error().message);
     daemon_ = *daemon;
     if (auto answers = AwaitAnswer(); !answers) {
@@ -222,6 +232,7 @@ class MpsKeeper {
   const HeldFile& lock_;
   MpsHome home_;
   std::string devices_;
+  std::map<std::string, std::string> gate_variables_;
   device::MpsControl control_;
   int users_;
   MpsPace pace_ = MpsPace::FromEnvironment();
@@ -233,37 +244,38 @@ class MpsKeeper {
   Clock::time_point begun_;
 };
 
-void Run(const std::string& dir, const std::string& program, const std::string& devices,
-         Invocation& invocation) {
-  const MpsHome home(dir);
+struct KeeperWords {
+  std::string dir;
+  std::string program;
+  std::string devices;
+  std::string gate;
+};
+
+void Run(const KeeperWords& words, Invocation& invocation) {
+  const MpsHome home(words.dir);
   const auto lock = HeldFile::TryLock(kKeeperLockFd);
   if (!lock || !lock->IsAt(home.keeper)) {
     return Complain(invocation, {ErrorCode::kInvalidArgument,
                                  fmt::format("{} is started by 'divvy run', not by hand: {}/keeper "
                                              "is not locked",
-                                             kKeeperCommand, dir)});
+                                             kKeeperCommand, words.dir)});
   }
   fcntl(kKeeperLockFd, F_SETFD, FD_CLOEXEC);
   if (chdir("/") != 0) errno = 0;  // It only would pin a folder of the user's.
-  MpsKeeper(*lock, home, program, devices).Run();
+  MpsKeeper(*lock, home, words.program, words.devices, words.gate).Run();
 }
 
 }  // namespace
 
 void AddKeeperCommand(CLI::App& app, Invocation& invocation) {
-  struct Words {
-    std::string dir;
-    std::string program;
-    std::string devices;
-  };
   CLI::App* const command = app.add_subcommand(kKeeperCommand, "Keep an MPS daemon");
   command->group("");  // Not for users: no help shows it.
-  const auto words = std::make_shared<Words>();
+  const auto words = std::make_shared<KeeperWords>();
   command->add_option("DIR", words->dir)->required();
   command->add_option("PROGRAM", words->program)->required();
   command->add_option("DEVICES", words->devices)->required();
-  command->callback(
-      [words, &invocation] { Run(words->dir, words->program, words->devices, invocation); });
+  command->add_option("GATE", words->gate);
+  command->callback([words, &invocation] { Run(*words, invocation); });
 }
 
 }  // namespace divvy::app

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <chrono>
@@ -27,6 +28,12 @@ using Clock = std::chrono::steady_clock;
 constexpr int kDaemonPauseMs = 10;
 // Longer than a keeper takes to start a daemon or to end one.
 constexpr auto kPatience = std::chrono::seconds(30);
+// What marks or gates the run that we may be inside of: not for a keeper, which serves other runs
+// as well, nor for its daemon, in which the gate reads them too.
+constexpr std::array kVariablesOfARun = {
+    "LD_PRELOAD",         "DIVVY_RUN_ID", "DIVVY_CLASS",  "DIVVY_SLO_US",  "DIVVY_PROTECT",
+    "DIVVY_WEIGHT",       "DIVVY_NAME",   "DIVVY_REPORT", "DIVVY_OPS",     "DIVVY_LOG",
+    "DIVVY_MEMORY_BYTES", "DIVVY_APART",  "DIVVY_MPS",    "DIVVY_GPU_UUID"};
 
 [[nodiscard]] tl::unexpected<Error> Unavailable(std::string message) {
   return Fail(ErrorCode::kUnavailable, std::move(message));
@@ -65,7 +72,8 @@ Result<MpsHome> MakeHome(const JobGpu& gpu) {
 
 // The keeper inherits the lock that says that there is one: from the moment it is taken
 // there is no gap in which another run would start a second.
-bool StartKeeper(const MpsHome& home, const JobGpu& gpu, const std::string& program) {
+bool StartKeeper(const MpsHome& home, const JobGpu& gpu, const std::string& program,
+                 const std::string& gate) {
   const auto lock = HeldFile::TryLock(home.keeper, false);
   if (!lock) return false;
   std::error_code error;
@@ -73,6 +81,8 @@ bool StartKeeper(const MpsHome& home, const JobGpu& gpu, const std::string& prog
   std::filesystem::create_directory(home.log, error);
   unlink(home.state.c_str());
   std::vector<std::string> words = {"divvy", kKeeperCommand, home.dir, program, gpu.id};
+  // The gate finds its board by the GPU's UUID.
+  if (!gate.empty() && gpu.has_uuid()) words.push_back(gate);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -85,11 +95,7 @@ bool StartKeeper(const MpsHome& home, const JobGpu& gpu, const std::string& prog
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   std::signal(SIGPIPE, SIG_DFL);
-  // It serves other runs as well: what marks or gates the one that we may be inside of is not for
-  // it.
-  for (const char* const variable : {"DIVVY_RUN_ID", "DIVVY_CLASS", "DIVVY_REPORT", "DIVVY_OPS"}) {
-    unsetenv(variable);
-  }
+  for (const char* const variable : kVariablesOfARun) unsetenv(variable);
   const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   dup2(in, STDIN_FILENO);
@@ -131,13 +137,18 @@ void AwaitEndOfDaemon(const JobGpu& gpu) {
   }
 }
 
-MpsUse::MpsUse(MpsHome home, const JobGpu& gpu, std::string program, HeldFile users)
-    : home_(std::move(home)), gpu_(gpu), program_(std::move(program)), users_(std::move(users)) {}
+MpsUse::MpsUse(MpsHome home, const JobGpu& gpu, std::string program, std::string gate,
+               HeldFile users)
+    : home_(std::move(home)),
+      gpu_(gpu),
+      program_(std::move(program)),
+      gate_(std::move(gate)),
+      users_(std::move(users)) {}
 
-Result<MpsUse> MpsUse::Begin(const JobGpu& gpu, std::string program) {
+Result<MpsUse> MpsUse::Begin(const JobGpu& gpu, std::string program, std::string gate) {
   const Clock::time_point end = Clock::now() + kPatience;
   while (Clock::now() < end) {
-    if (auto begun = TryBegin(gpu, program)) return *std::move(begun);
+    if (auto begun = TryBegin(gpu, program, gate)) return *std::move(begun);
     GiveItTime();
   }
   return Unavailable(
@@ -146,7 +157,8 @@ Result<MpsUse> MpsUse::Begin(const JobGpu& gpu, std::string program) {
 }
 
 // Nothing when somebody else is at it and a second try may do.
-std::optional<Result<MpsUse>> MpsUse::TryBegin(const JobGpu& gpu, const std::string& program) {
+std::optional<Result<MpsUse>> MpsUse::TryBegin(const JobGpu& gpu, const std::string& program,
+                                               const std::string& gate) {
   auto home = MakeHome(gpu);
   if (!home) {
     // Removed between two of our steps by a keeper that ended?
@@ -162,10 +174,10 @@ std::optional<Result<MpsUse>> MpsUse::TryBegin(const JobGpu& gpu, const std::str
   auto users = HeldFile::TryLock(home->users, true);
   // A keeper that looks for users holds it for a moment.
   if (!users) return std::nullopt;
-  MpsUse use(*std::move(home), gpu, program, *std::move(users));
+  MpsUse use(*std::move(home), gpu, program, gate, *std::move(users));
   if (!HasKeeper(use.home_)) {
     use.started_ = true;
-    if (!StartKeeper(use.home_, gpu, program)) {
+    if (!StartKeeper(use.home_, gpu, program, gate)) {
       return Unavailable(fmt::format("cannot start a keeper: {}", strerror(errno)));
     }
   }
@@ -190,7 +202,7 @@ Result<void> MpsUse::AwaitDaemon() {
 void MpsUse::StartKeeperIfGone() {
   const auto lock = HeldFile::TryLock(home_.lock, false);
   if (!lock || !lock->IsAt(home_.lock) || HasKeeper(home_)) return;
-  StartKeeper(home_, gpu_, program_);
+  StartKeeper(home_, gpu_, program_, gate_);
 }
 
 std::optional<std::string> MpsUse::LookAfter() {

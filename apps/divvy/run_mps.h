@@ -18,10 +18,12 @@ void AwaitEndOfDaemon(const JobGpu& gpu);
 class MpsUse {
  public:
   // Joins the daemon of `gpu`, or starts it, and waits until it takes commands. `program`
-  // is the path of nvidia-cuda-mps-control.
+  // is the path of nvidia-cuda-mps-control, `gate` that of the gate's library, for a daemon that
+  // is started; empty: none, as for a GPU whose UUID is not known.
   //   kPermissionDenied  the folder for it is not this user's;
   //   kUnavailable       it does not start; the message says why. Nothing is left behind.
-  [[nodiscard]] static Result<MpsUse> Begin(const JobGpu& gpu, std::string program);
+  [[nodiscard]] static Result<MpsUse> Begin(const JobGpu& gpu, std::string program,
+                                            std::string gate);
 
   // True if there was no daemon before.
   bool started() const { return started_; }
@@ -35,15 +37,17 @@ class MpsUse {
   [[nodiscard]] std::optional<std::string> LookAfter();
 
  private:
-  MpsUse(MpsHome home, const JobGpu& gpu, std::string program, HeldFile users);
+  MpsUse(MpsHome home, const JobGpu& gpu, std::string program, std::string gate, HeldFile users);
 
-  static std::optional<Result<MpsUse>> TryBegin(const JobGpu& gpu, const std::string& program);
+  static std::optional<Result<MpsUse>> TryBegin(const JobGpu& gpu, const std::string& program,
+                                                const std::string& gate);
   Result<void> AwaitDaemon();
   void StartKeeperIfGone();
 
   MpsHome home_;
   JobGpu gpu_;
   std::string program_;
+  std::string gate_;
   HeldFile users_;
   bool started_ = false;
   DaemonState known_;

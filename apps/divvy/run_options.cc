@@ -120,6 +120,11 @@ Result<void> CheckTogether(const RunWords& words, bool latency) {
   if (latency && !words.weight.empty()) {
     return Wrong("--weight is for batch jobs, which share by weight what latency jobs leave");
   }
+  if (words.mps && words.no_mps) {
+    return Wrong(
+        "--mps and --no-mps exclude each other: by MPS kernels of several jobs run side by side, "
+        "without it jobs take turns");
+  }
   if (words.no_mps && words.sm_percent) {
     return Wrong("--sm-percent is a setting of MPS: leave out --no-mps or --sm-percent");
   }
@@ -145,6 +150,15 @@ Result<void> TakeNumbers(const RunWords& words, RunOptions& options) {
     options.memory_bytes = *memory;
   }
   return {};
+}
+
+// Whether a job is better off with time slices of its own: one whose protection is fixed is not to
+// have kernels of others beside its own. A setting of MPS is a wish for MPS.
+bool IsApart(const RunWords& words, const RunOptions& options) {
+  if (!options.latency) return false;
+  if (words.no_mps) return true;
+  const bool guarded = !options.slo && options.protect != "off";
+  return guarded && !words.mps && !words.sm_percent;
 }
 
 Result<void> TakeNames(const RunWords& words, RunOptions& options) {
@@ -195,6 +209,9 @@ void AddRunOptions(CLI::App& command, RunWords& words) {
   command.add_option("--sm-percent", words.sm_percent, "Part of the SMs it may use, under MPS")
       ->check(CLI::Range(1, 100).description(""))
       ->type_name("P");
+  command.add_flag("--mps", words.mps,
+                   "Latency: share by MPS, where kernels of both run side by side (default with "
+                   "--slo and --protect off)");
   command.add_flag("--no-mps", words.no_mps, "Leave MPS alone: jobs take turns on the GPU");
   command
       .add_option("--gpu", words.gpu,
@@ -240,6 +257,7 @@ Result<RunOptions> CheckRunWords(const RunWords& words, std::vector<std::string>
   if (auto fits = CheckTogether(words, options.latency); !fits) return Fail(fits.error());
   if (auto taken = TakeNumbers(words, options); !taken) return Fail(taken.error());
   if (auto taken = TakeNames(words, options); !taken) return Fail(taken.error());
+  options.apart = IsApart(words, options);
   return options;
 }
 

@@ -19,6 +19,7 @@ struct RunWords {
   std::string weight;
   std::string memory;
   std::optional<int> sm_percent;
+  bool mps = false;
   bool no_mps = false;
   std::string gpu;
   std::string name;
@@ -37,6 +38,9 @@ struct RunOptions {
   std::optional<std::uint64_t> memory_bytes;
   std::optional<int> sm_percent;
   bool mps = true;
+  // A latency job outside of MPS, with time slices of its own that interrupt batch jobs'. Where MPS
+  // is the node's or the user's it is a client all the same, unless `mps` is false.
+  bool apart = false;
   std::string gpu;  // As given; empty if not.
   std::string name;
   std::optional<std::string> report;  // An absolute path, or "-" for standard error.

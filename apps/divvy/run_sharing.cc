@@ -13,8 +13,10 @@ namespace divvy::app {
 namespace {
 
 constexpr const char* kPipeVariable = "CUDA_MPS_PIPE_DIRECTORY";
-// Where CUDA looks for a daemon when nobody says where.
+// Where CUDA looks for a daemon when nobody says where. A test, which cannot have that place for
+// itself, names another.
 constexpr const char* kDefaultPipe = "/tmp/nvidia-mps";
+constexpr const char* kDefaultPipeVariable = "DIVVY_MPS_NODE_PIPE";
 // A folder without a daemon: CUDA then does without MPS.
 constexpr const char* kNoPipe = "/nonexistent";
 
@@ -49,23 +51,43 @@ void TakeTurns(const RunOptions& options, const std::string& why, Sharing& shari
 // A daemon of the node's, started by its administrator. A second one beside it could not
 // use a GPU in exclusive mode, and would only take turns with the first in any other.
 bool HasDaemonOfNode(const std::string& program) {
+  const char* const named = Variable(kDefaultPipeVariable);
+  const std::string pipe = named == nullptr ? kDefaultPipe : named;
   std::error_code error;
-  if (!std::filesystem::is_socket(fmt::format("{}/control", kDefaultPipe), error)) return false;
-  const device::MpsControl control(program, {kDefaultPipe, kDefaultPipe});
+  if (!std::filesystem::is_socket(fmt::format("{}/control", pipe), error)) return false;
+  const device::MpsControl control(program, {pipe, pipe});
   return control.Ask("get_server_list", MpsPace::FromEnvironment().answer).has_value();
 }
 
-void UseMps(const RunOptions& options, const GpuChoice& choice, Sharing& sharing) {
+void ChooseDevice(const JobGpu& gpu, Sharing& sharing) {
+  sharing.environment["CUDA_VISIBLE_DEVICES"] = gpu.id;
+  sharing.environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
+}
+
+// In a context of its own, whose time slices the gate makes long.
+void StayApart(const RunOptions& options, const GpuChoice& choice, Sharing& sharing) {
+  sharing.apart = true;
+  // Else CUDA would join a daemon that happens to be there.
+  sharing.environment[kPipeVariable] = kNoPipe;
+  if (choice.gpu) ChooseDevice(*choice.gpu, sharing);
+  if (!choice.why_none.empty()) return TakeTurns(options, choice.why_none, sharing);
+  sharing.line =
+      "time slices of its own, for which batch jobs are interrupted; MPS is left to them";
+}
+
+void UseMps(const RunOptions& options, const GpuChoice& choice, const std::string& gate,
+            Sharing& sharing) {
   const auto program =
       device::FindMpsControl(std::getenv("PATH") == nullptr ? "" : std::getenv("PATH"));
-  if (!program) return TakeTurns(options, "nvidia-cuda-mps-control is not on PATH", sharing);
-  if (HasDaemonOfNode(*program)) {
+  if (program && HasDaemonOfNode(*program)) {
     AddClientSettings(options, sharing);
     sharing.line = fmt::format("MPS (this node's daemon at {}, used as it is)", kDefaultPipe);
     return;
   }
+  if (options.apart) return StayApart(options, choice, sharing);
+  if (!program) return TakeTurns(options, "nvidia-cuda-mps-control is not on PATH", sharing);
   if (!choice.gpu) return TakeTurns(options, choice.why_none, sharing);
-  auto use = MpsUse::Begin(*choice.gpu, *program);
+  auto use = MpsUse::Begin(*choice.gpu, *program, gate);
   if (!use) {
     return TakeTurns(options,
                      fmt::format("the MPS daemon of {} does not start: {}", choice.gpu->label,
@@ -85,9 +107,11 @@ void UseMps(const RunOptions& options, const GpuChoice& choice, Sharing& sharing
 
 }  // namespace
 
-Result<Sharing> ShareGpu(const RunOptions& options, const std::string& nvml) {
+Result<Sharing> ShareGpu(const RunOptions& options, const std::string& nvml,
+                         const std::string& gate) {
   Sharing sharing;
   const char* const pipe = Variable(kPipeVariable);
+  const bool no_mps_here = pipe != nullptr && std::string_view(pipe) == kNoPipe;
   const bool own = options.mps && pipe == nullptr;
   GpuChoice choice;
   if (own || !options.gpu.empty()) {
@@ -95,22 +119,21 @@ Result<Sharing> ShareGpu(const RunOptions& options, const std::string& nvml) {
     if (!chosen) return Fail(chosen.error());
     choice = *std::move(chosen);
   }
-  if (choice.gpu && !options.gpu.empty()) {
-    sharing.environment["CUDA_VISIBLE_DEVICES"] = choice.gpu->id;
-    sharing.environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
-  }
-  if (!options.mps) {
+  if (choice.gpu && !options.gpu.empty()) ChooseDevice(*choice.gpu, sharing);
+  if (options.apart && (!options.mps || no_mps_here)) {
+    StayApart(options, choice, sharing);
+  } else if (!options.mps) {
     TakeTurns(options, "--no-mps was given", sharing);
     // Else CUDA would join a daemon that happens to be there.
     sharing.environment[kPipeVariable] = kNoPipe;
-  } else if (pipe != nullptr && std::string_view(pipe) == kNoPipe) {
+  } else if (no_mps_here) {
     TakeTurns(options, fmt::format("MPS is switched off here ({}={})", kPipeVariable, pipe),
               sharing);
   } else if (pipe != nullptr) {
     AddClientSettings(options, sharing);
     sharing.line = fmt::format("MPS ({}={} was set already: used as it is)", kPipeVariable, pipe);
   } else {
-    UseMps(options, choice, sharing);
+    UseMps(options, choice, gate, sharing);
   }
   return sharing;
 }

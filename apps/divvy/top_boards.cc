@@ -70,6 +70,7 @@ std::optional<JobReading> ReadSlot(const gate::Slot& slot, std::uint64_t now_ns)
   if (!gate::IsAlive(job.pid, job.start_time)) return std::nullopt;
   job.age_ns = AgeOf(job.start_time);
   job.job_class = slot.job.job_class;
+  if (job.job_class == gate::JobClass::kServer) return std::nullopt;
   job.name = NameOf(slot.job);
   job.weight = slot.job.weight;
   job.slo_ns = slot.job.slo_ns;
@@ -88,6 +89,8 @@ std::optional<JobReading> ReadSlot(const gate::Slot& slot, std::uint64_t now_ns)
   job.p99_ns = Get(slot.p99_ns);
   job.rescued = Get(slot.rescued);
   job.marked = slot.marked.load(std::memory_order_relaxed) != 0;
+  job.slice_us = slot.slice_us.load(std::memory_order_relaxed);
+  job.apart = slot.apart.load(std::memory_order_relaxed) != 0;
   job.mode = static_cast<gate::GateMode>(slot.mode.load(std::memory_order_relaxed));
   // Somebody else may have taken the slot while we read.
   if (slot.live.load(std::memory_order_acquire) != 1 || slot.start_time != job.start_time) {

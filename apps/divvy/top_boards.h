@@ -32,13 +32,15 @@ struct JobReading {
   std::uint64_t p99_ns = 0;
   std::uint64_t rescued = 0;
   bool marked = false;
+  std::uint32_t slice_us = 0;  // How long its time slices are by our setting; 0: no setting.
+  bool apart = false;          // Of a latency job: its time slices interrupt batch jobs'.
   gate::GateMode mode = gate::GateMode::kUnknown;
 };
 
 struct BoardReading {
   std::string gpu;  // The GPU's UUID as 32 hex digits.
   std::uint64_t at_ns = 0;
-  std::vector<JobReading> jobs;  // Those that live, by slot.
+  std::vector<JobReading> jobs;  // Those that live, by slot. MPS' server is none.
 };
 
 // Reads the board at `path` without taking part: maps it for reading, takes no lock.

@@ -172,7 +172,8 @@ constexpr const char* kTopFooter = R"(
 Shows the jobs that 'divvy run' has running on this node's GPUs for this user.
   OPEN     how far a latency job lets batch jobs in: 0% keeps them out while it works
   P50, P99 of its last requests; LATE is the share of requests beyond the SLO
-  MODE     latency: whether the program marks its requests or they are inferred;
+  MODE     latency: apart if its time slices interrupt batch jobs, else whether the program
+           marks its requests or they are inferred;
            batch: whether the GPU holds it back (device), its host (host), or nothing (pass)
   GPU      predicted GPU time of what it launched, by the time that passed
   CLOSED   how much of the time it kept the gate closed; MARK/S: waits put into streams

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text_safety.h"
+#include "run_library.h"
 
 namespace divvy::app {
 namespace {
@@ -56,7 +57,8 @@ Result<Sharing> JoinMps(const std::string& gpu, const std::string& nvml) {
   RunOptions options;
   options.latency = true;
   options.gpu = gpu;
-  auto sharing = ShareGpu(options, nvml);
+  // For jobs of `divvy run` that join the daemon; without it they are held back by markers.
+  auto sharing = ShareGpu(options, nvml, FindGateLibrary("").value_or(""));
   if (!sharing) return sharing;
   // What clients of a daemon get, and only they.
   if (sharing->environment.contains("CUDA_MPS_CLIENT_PRIORITY")) return sharing;

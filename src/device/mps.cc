@@ -180,18 +180,19 @@ Result<std::string> MpsControl::Ask(std::string_view command, Duration limit) co
                              command, Quoted(Trimmed(answer))));
 }
 
-Result<pid_t> MpsControl::Start(const std::string& devices) const {
+Result<pid_t> MpsControl::Start(const std::string& devices,
+                                const std::map<std::string, std::string>& variables) const {
   const std::string log = directories_.log + "/foreground.log";
   const Fd out(open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   const Fd in(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (out.get() < 0 || in.get() < 0) {
     return Refused(fmt::format("cannot open {}: {}", log, strerror(errno)));
   }
-  const pid_t child = Spawn(
-      {program_, "-f"},
-      Environment({kPipeVariable + directories_.pipe, "CUDA_MPS_LOG_DIRECTORY=" + directories_.log,
-                   "CUDA_VISIBLE_DEVICES=" + devices, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}),
-      in.get(), out.get());
+  std::vector<std::string> changes = {
+      kPipeVariable + directories_.pipe, "CUDA_MPS_LOG_DIRECTORY=" + directories_.log,
+      "CUDA_VISIBLE_DEVICES=" + devices, "CUDA_DEVICE_ORDER=PCI_BUS_ID"};
+  for (const auto& [name, value] : variables) changes.push_back(fmt::format("{}={}", name, value));
+  const pid_t child = Spawn({program_, "-f"}, Environment(changes), in.get(), out.get());
   if (child < 0) return Refused(fmt::format("cannot start {}: {}", program_, strerror(errno)));
   return child;
 }

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,9 +37,10 @@ class MpsControl {
   [[nodiscard]] Result<std::string> Ask(std::string_view command, Duration limit) const;
 
   // Starts the daemon in the foreground, as a child for the caller to reap, for the
-  // devices of CUDA_VISIBLE_DEVICES=`devices`. It takes commands a little later. What
-  // it says goes to foreground.log in the log directory.
-  [[nodiscard]] Result<pid_t> Start(const std::string& devices) const;
+  // devices of CUDA_VISIBLE_DEVICES=`devices`, with `variables` on top of our environment. It
+  // takes commands a little later. What it says goes to foreground.log in the log directory.
+  [[nodiscard]] Result<pid_t> Start(const std::string& devices,
+                                    const std::map<std::string, std::string>& variables = {}) const;
 
   // What the daemon said last in the foreground; empty if nothing.
   [[nodiscard]] std::string LastWords() const;

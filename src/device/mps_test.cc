@@ -107,6 +107,16 @@ TEST_F(MpsTest, DaemonRunsInTheForegroundForItsDevicesAndWhatItSaysIsKept) {
   EXPECT_EQ(control.LastWords(), "last");
 }
 
+TEST_F(MpsTest, DaemonHasTheVariablesThatItIsGivenInPlaceOfOurs) {
+  setenv("DIVVY_MPS_TEST", "ours", 1);
+  const MpsControl control = Control("echo \"$DIVVY_MPS_TEST $CUDA_VISIBLE_DEVICES\"");
+  const auto daemon = control.Start("GPU-1", {{"DIVVY_MPS_TEST", "its own"}});
+  unsetenv("DIVVY_MPS_TEST");
+  ASSERT_TRUE(daemon) << daemon.error().message;
+  ASSERT_EQ(waitpid(*daemon, nullptr, 0), *daemon);
+  EXPECT_EQ(control.LastWords(), "its own GPU-1");
+}
+
 TEST_F(MpsTest, DaemonDiesWithItsStarter) {
   const MpsControl control = Control("exec sleep 1000");
   std::array<int, 2> told{};

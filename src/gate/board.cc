@@ -238,7 +238,8 @@ void Clear(Slot& slot) {
     slot.submitted[i].store(0, std::memory_order_relaxed);
   }
   slot.marked.store(0, std::memory_order_relaxed);
-  slot.mode.store(0, std::memory_order_relaxed);
+  for (std::atomic<std::uint32_t>* word : {&slot.mode, &slot.slice_us, &slot.apart, &slot.stepwise})
+    word->store(0, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -322,7 +323,7 @@ int Reap(Board* board) {
   std::uint32_t jobs = 0;
   for (const Slot& slot : board->slots) {
     if (slot.live.load(std::memory_order_acquire) == 0) continue;
-    ++jobs;
+    if (slot.job.job_class != JobClass::kServer) ++jobs;
     any = any || IsGone(slot);
   }
   if (jobs != board->latency_jobs.load() + board->batch_jobs.load()) any = true;

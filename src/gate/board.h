@@ -21,7 +21,7 @@ namespace divvy::gate {
 inline constexpr int kSlots = 64;
 inline constexpr int kTracks = 4;
 // To be raised with every change of what follows: jobs of two versions must not meet.
-inline constexpr std::uint32_t kBoardVersion = 3;
+inline constexpr std::uint32_t kBoardVersion = 4;
 
 // Levels are compared by the GPU as `level >= class of the kernel`. Everything passes at kOpen,
 // nothing at kClosed.
@@ -32,8 +32,9 @@ inline constexpr std::uint32_t kOpen = 1U << 20;
 // kNoProtection never does (and batch jobs then spare themselves the markers).
 inline constexpr std::uint32_t kNoProtection = 1000;
 
-// A job of class kLog writes a kernel log, and has no place on a board.
-enum class JobClass : std::uint32_t { kNone = 0, kLatency = 1, kBatch = 2, kLog = 3 };
+// A job of class kLog writes a kernel log, and has no place on a board. kServer is no job: MPS'
+// server, in whose turns on the GPU its clients run.
+enum class JobClass : std::uint32_t { kNone = 0, kLatency = 1, kBatch = 2, kLog = 3, kServer = 4 };
 
 struct JobIdentity {
   JobClass job_class = JobClass::kNone;
@@ -84,6 +85,11 @@ struct Slot {
   std::atomic<std::uint64_t> rescued;  // times that somebody else opened a gate left closed
   std::atomic<std::uint32_t> marked;   // 1: requests are marked by the program, 0: inferred
   std::atomic<std::uint32_t> mode;     // GateMode
+
+  // Turns on the GPU, of those who take turns (gate/slices.h).
+  std::atomic<std::uint32_t> slice_us;  // how long one is, by our setting; 0: the driver's affair
+  std::atomic<std::uint32_t> apart;     // 1: a latency job whose turns interrupt batch jobs'
+  std::atomic<std::uint32_t> stepwise;  // 1: its requests are launched kernel by kernel
 };
 
 // How a batch job is held back.

@@ -9,7 +9,7 @@
 // FAKE_MPS_FAULT says what is to go wrong: "refuse" (the daemon ends at once with a message),
 // "mute" (it starts, and never answers), "deaf" (it does not end by quit or SIGTERM), "brief"
 // (it ends after its first answer). A daemon that is stopped (SIGSTOP) is a wedged one.
-// FAKE_MPS_LOG names a file to which each start is added: "start PID DEVICES".
+// FAKE_MPS_LOG names a file to which each start is added: "start PID DEVICES PRELOADED".
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -105,7 +105,8 @@ int RunDaemon() {
   if (flock(lock, LOCK_EX | LOCK_NB) != 0) return Fail("A daemon is already running");
   if (const std::string log = Variable("FAKE_MPS_LOG"); !log.empty()) {
     std::ofstream(log, std::ios::app)
-        << "start " << getpid() << " " << Variable("CUDA_VISIBLE_DEVICES") << std::endl;
+        << "start " << getpid() << " " << Variable("CUDA_VISIBLE_DEVICES") << " "
+        << Variable("LD_PRELOAD") << std::endl;
   }
   std::ofstream(PipeFile("nvidia-cuda-mps-control.pid")) << getpid();
   if (fault == "deaf") std::signal(SIGTERM, SIG_IGN);

@@ -19,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -124,6 +125,18 @@ TEST_F(ProfileMeasureTest, MpsPartitionsAreSharesOfADaemonOfItsOwn) {
   }
   EXPECT_THAT(curves, ::testing::ElementsAre("132sm x1", "132sm x2", "16sm x1", "16sm x2"));
   EXPECT_THAT(done.out, HasSubstr(" MPS"));
+  ExpectNothingLeft();
+}
+
+TEST_F(ProfileMeasureTest, ItsDaemonHasTheGateForJobsThatComeToIt) {
+  environment_["CUDA_VISIBLE_DEVICES"] = "GPU-9c1054b9-388e-53e6-85f9-c237a036af06";
+  const Finished done =
+      Profile({"--command", Server("300"), "--model", "m", "--on", "mps", "--gpu-kind", "h200",
+               "--partitions", "132sm", "--max-batch", "1", "--point-limit", "0.05", "-o", "csv"});
+  ASSERT_EQ(done.exit_status, 0) << done.err;
+  ASSERT_EQ(Starts().size(), 1U);
+  EXPECT_THAT(Starts().front(), EndsWith("/src/gate/libdivvy_gate.so"));
+  EXPECT_EQ(Seen("DIVVY_MPS").size() + Seen("DIVVY_APART").size(), 0U) << "no gate is in them";
   ExpectNothingLeft();
 }
 

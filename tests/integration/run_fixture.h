@@ -51,7 +51,7 @@ class RunTest : public ::testing::Test {
   pid_t Daemon() const;  // -1 if there is none.
   pid_t Keeper() const;  // The same.
 
-  // "start PID DEVICES" for each daemon that was started.
+  // "start PID DEVICES PRELOADED" for each daemon that was started.
   std::vector<std::string> Starts() const;
 
   // No process, no file of a daemon, no board, after a while.

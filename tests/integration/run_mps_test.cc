@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -22,8 +23,206 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
-using RunMpsTest = RunTest;
+constexpr const char* kUuid = "GPU-9c1054b9-388e-53e6-85f9-c237a036af06";
+constexpr const char* kApartLine =
+    "divvy: time slices of its own, for which batch jobs are interrupted; MPS is left to them\n";
+// What tells the gate, and CUDA, how the job shares its GPU.
+constexpr const char* kHowItShares =
+    "echo ${DIVVY_APART-none} ${DIVVY_MPS-none} ${CUDA_MPS_PIPE_DIRECTORY-none} "
+    "${CUDA_MPS_CLIENT_PRIORITY-none}";
+
+class RunMpsTest : public RunTest {
+ protected:
+  // "NAME=VALUE" lines of a process, as it was started.
+  static std::string EnvironmentOf(pid_t pid) {
+    std::string text = ReadFile("/proc/" + std::to_string(pid) + "/environ");
+    std::ranges::replace(text, '\0', '\n');
+    return "\n" + text;
+  }
+
+  pid_t LastDaemon() const {
+    const std::vector<std::string> starts = Starts();
+    return starts.empty() ? -1 : std::stoi(starts.back().substr(std::string("start ").size()));
+  }
+
+  // A daemon that an administrator has started, until the test ends.
+  void StartDaemonOfNode() {
+    const std::string pipe = node_.Path("node");
+    fs::create_directory(pipe);
+    environment_["DIVVY_MPS_NODE_PIPE"] = pipe;
+    auto environment = environment_;
+    environment["CUDA_MPS_PIPE_DIRECTORY"] = pipe;
+    daemon_of_node_ = std::make_unique<RunningProgram>(
+        std::vector<std::string>{FAKE_MPS_DIRECTORY "/nvidia-cuda-mps-control", "-f"}, environment);
+    ASSERT_TRUE(Eventually([&] { return fs::is_socket(pipe + "/control"); }));
+  }
+
+ private:
+  std::unique_ptr<RunningProgram> daemon_of_node_;
+};
+
+TEST_F(RunMpsTest, ProtectedLatencyJobIsApartAndStartsNoDaemon) {
+  for (const std::vector<std::string>& options :
+       std::vector<std::vector<std::string>>{{"--class", "latency"},
+                                             {"--class", "latency", "--protect", "tight"},
+                                             {"--class", "latency", "--protect", "balanced"},
+                                             {"--class", "latency", "--no-mps"},
+                                             {"--class", "latency", "--no-mps", "--protect", "off"},
+                                             {"--class", "latency", "--no-mps", "--slo", "5ms"}}) {
+    const Finished done = Run(options, kHowItShares);
+    EXPECT_EQ(done.out, "1 none /nonexistent none\n") << ::testing::PrintToString(options);
+    EXPECT_EQ(done.err, kApartLine);
+  }
+  EXPECT_THAT(Starts(), IsEmpty());
+  // It needs nothing of NVIDIA's.
+  environment_["PATH"] = "/usr/bin:/bin";
+  EXPECT_EQ(Run({"--class", "latency"}, kHowItShares).out, "1 none /nonexistent none\n");
+  ExpectNothingLeft();
+}
+
+TEST_F(RunMpsTest, OtherLatencyJobsAndBatchJobsAreClientsOfOurDaemon) {
+  const std::string pipe = node_.Path("run") + "/divvy/mps-0/pipe";
+  for (const std::vector<std::string>& options :
+       std::vector<std::vector<std::string>>{{"--slo", "5ms"},
+                                             {"--slo", "5ms", "--mps"},
+                                             {"--protect", "off"},
+                                             {"--mps"},
+                                             {"--protect", "balanced", "--mps"},
+                                             {"--sm-percent", "40"}}) {
+    std::vector<std::string> words = {"--class", "latency"};
+    words.insert(words.end(), options.begin(), options.end());
+    const Finished done = Run(words, kHowItShares);
+    EXPECT_EQ(done.out, "none 1 " + pipe + " 0\n") << ::testing::PrintToString(options);
+    EXPECT_THAT(done.err, HasSubstr("MPS (daemon of GPU 0"));
+  }
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"--class", "batch"}, {"--class", "batch", "--mps"}}) {
+    EXPECT_EQ(Run(words, kHowItShares).out, "none 1 " + pipe + " 1\n");
+  }
+  EXPECT_EQ(Run({"--class", "batch", "--no-mps"}, kHowItShares).out,
+            "none none /nonexistent none\n");
+  ExpectNothingLeft();
+}
+
+TEST_F(RunMpsTest, DaemonOfTheNodeIsUsedByAllUnlessMpsIsRefused) {
+  StartDaemonOfNode();
+  for (const char* const job_class : {"latency", "batch"}) {
+    const Finished done = Run({"--class", job_class}, kHowItShares);
+    EXPECT_THAT(done.out, HasSubstr("none none none ")) << job_class;
+    EXPECT_THAT(done.err, HasSubstr("MPS (this node's daemon"));
+  }
+  EXPECT_EQ(Run({"--class", "latency", "--no-mps"}, kHowItShares).out,
+            "1 none /nonexistent none\n");
+  EXPECT_EQ(Starts().size(), 1U);
+}
+
+TEST_F(RunMpsTest, DaemonOfTheUserIsUsedByAllUnlessMpsIsRefused) {
+  environment_["CUDA_MPS_PIPE_DIRECTORY"] = "/users/own";
+  EXPECT_EQ(Run({"--class", "latency"}, kHowItShares).out, "none none /users/own 0\n");
+  EXPECT_EQ(Run({"--class", "batch"}, kHowItShares).out, "none none /users/own 1\n");
+  EXPECT_EQ(Run({"--class", "latency", "--no-mps"}, kHowItShares).out,
+            "1 none /nonexistent none\n");
+  // Switched off, as the job of a run that is apart finds it.
+  environment_["CUDA_MPS_PIPE_DIRECTORY"] = "/nonexistent";
+  EXPECT_EQ(Run({"--class", "latency"}, kHowItShares).out, "1 none /nonexistent none\n");
+  EXPECT_THAT(Run({"--class", "latency", "--mps"}, kHowItShares).out, HasSubstr("none none "));
+  EXPECT_THAT(Starts(), IsEmpty());
+}
+
+TEST_F(RunMpsTest, RunInsideOfARunSharesByItsOwnOptions) {
+  const std::string run = std::string("\n") + DIVVY_PATH + " run --class ";
+  const std::string job = std::string(" -- sh -c '") + kHowItShares + "' 2>/dev/null";
+  environment_["ASAN_OPTIONS"] = "verify_asan_link_order=0";
+  EXPECT_EQ(
+      Run({"--class", "latency"}, kHowItShares + run + "batch" + job + run + "latency" + job).out,
+      "1 none /nonexistent none\n"
+      "none none /nonexistent none\n"
+      "1 none /nonexistent none\n");
+  const std::string pipe = node_.Path("run") + "/divvy/mps-0/pipe";
+  EXPECT_EQ(Run({"--class", "batch"}, kHowItShares + run + "latency --no-mps" + job).out,
+            "none 1 " + pipe + " 1\n1 none /nonexistent 1\n");
+  ExpectNothingLeft();
+}
+
+TEST_F(RunMpsTest, DaemonHasTheGateInItAndItsKeeperHasNot) {
+  environment_["CUDA_VISIBLE_DEVICES"] = kUuid;
+  // As inside of another run.
+  environment_["ASAN_OPTIONS"] = "verify_asan_link_order=0";
+  environment_["LD_PRELOAD"] = IDLE_GATE_LIBRARY ":libm.so.6";
+  for (const char* const name : {"DIVVY_CLASS", "DIVVY_SLO_US", "DIVVY_PROTECT", "DIVVY_WEIGHT",
+                                 "DIVVY_MEMORY_BYTES", "DIVVY_NAME", "DIVVY_REPORT", "DIVVY_OPS",
+                                 "DIVVY_LOG", "DIVVY_APART", "DIVVY_MPS", "DIVVY_GPU_UUID"}) {
+    environment_[name] = "1";
+  }
+  RunningProgram run =
+      Start({"--class", "batch"}, "echo start_server -uid 0 | nvidia-cuda-mps-control;");
+  ASSERT_TRUE(run.AwaitOutput("ready"));
+  const std::string keeper = EnvironmentOf(Keeper());
+  const std::string boards = "\nDIVVY_BOARD_DIR=" + node_.Path("boards") + "\n";
+  const pid_t daemon = LastDaemon();
+  ASSERT_GT(daemon, 0);
+  EXPECT_THAT(
+      EnvironmentOf(daemon),
+      AllOf(HasSubstr("\nLD_PRELOAD=" IDLE_GATE_LIBRARY "\n"), HasSubstr("\nDIVVY_CLASS=server\n"),
+            HasSubstr(boards), HasSubstr(std::string("\nDIVVY_GPU_UUID=") + kUuid + "\n")));
+  EXPECT_THAT(ReadFile("/proc/" + std::to_string(daemon) + "/maps"), HasSubstr(IDLE_GATE_LIBRARY));
+  EXPECT_THAT(keeper, AllOf(HasSubstr(boards), Not(HasSubstr("\nLD_PRELOAD="))));
+  for (const char* const name : {"SLO_US", "PROTECT", "WEIGHT", "MEMORY_BYTES", "NAME", "REPORT",
+                                 "OPS", "LOG", "APART", "MPS", "RUN_ID"}) {
+    const std::string variable = std::string("\nDIVVY_") + name + "=";
+    EXPECT_THAT(EnvironmentOf(daemon), Not(HasSubstr(variable)));
+    EXPECT_THAT(keeper, Not(HasSubstr(variable)));
+  }
+  EXPECT_THAT(keeper, AllOf(Not(HasSubstr("\nDIVVY_CLASS=")), Not(HasSubstr("\nDIVVY_GPU_UUID="))));
+  // One that is started anew by another keeper has it too.
+  kill(Keeper(), SIGKILL);
+  EXPECT_TRUE(run.AwaitOutput("was started anew"));
+  EXPECT_NE(LastDaemon(), daemon);
+  EXPECT_THAT(EnvironmentOf(LastDaemon()), HasSubstr("\nLD_PRELOAD=" IDLE_GATE_LIBRARY "\n"));
+  Release();
+  run.Wait();
+  ExpectNothingLeft();
+}
+
+TEST_F(RunMpsTest, DaemonOfAGpuWithoutUuidIsAsNvidiaMadeIt) {
+  RunningProgram run = Start();
+  ASSERT_TRUE(run.AwaitOutput("ready"));
+  ASSERT_GT(Daemon(), 0);
+  EXPECT_THAT(EnvironmentOf(Daemon()),
+              AllOf(HasSubstr("\nCUDA_VISIBLE_DEVICES=0\n"), Not(HasSubstr("\nLD_PRELOAD=")),
+                    Not(HasSubstr("\nDIVVY_CLASS=")), Not(HasSubstr("\nDIVVY_GPU_UUID="))));
+  Release();
+  run.Wait();
+}
+
+TEST_F(RunMpsTest, JobThatIsApartComesToTheGpuOfTheDaemon) {
+  const std::string device = "echo ${CUDA_VISIBLE_DEVICES-none} ${CUDA_DEVICE_ORDER-none}";
+  // Without NVML: the daemon counts by bus, so the job must too.
+  EXPECT_EQ(Run({"--class", "latency"}, device).out, "0 PCI_BUS_ID\n");
+  environment_["CUDA_VISIBLE_DEVICES"] = "1";
+  EXPECT_EQ(Run({"--class", "latency"}, device).out, "1 PCI_BUS_ID\n");
+  environment_.erase("CUDA_VISIBLE_DEVICES");
+  // Who takes turns stays where it would be without Divvy.
+  EXPECT_EQ(Run({"--class", "latency", "--no-mps"}, device).out, "none none\n");
+
+  environment_["DIVVY_NVML"] = NVML_SIM_LIBRARY;
+  node_.Sim("init", {"--gpus", "H200-141GB:2"});
+  const std::string uuid =
+      Run({"--class", "batch", "--gpu", "1"}, "echo $CUDA_VISIBLE_DEVICES").out;
+  ASSERT_THAT(uuid, StartsWith("GPU-"));
+  EXPECT_EQ(Run({"--class", "latency", "--gpu", "1"}, "echo $CUDA_VISIBLE_DEVICES").out, uuid);
+  EXPECT_EQ(Run({"--class", "latency", "--gpu", "1", "--no-mps"}, "echo $CUDA_VISIBLE_DEVICES").out,
+            uuid);
+  const Finished any = Run({"--class", "latency"},
+                           std::string("echo ${CUDA_VISIBLE_DEVICES-none}; ") + kHowItShares);
+  EXPECT_EQ(any.out, "none\n1 none /nonexistent none\n");
+  EXPECT_THAT(any.err, HasSubstr("time slicing: the job sees 2 GPUs"));
+  environment_["CUDA_VISIBLE_DEVICES"] = uuid.substr(0, 12);
+  EXPECT_EQ(Run({"--class", "latency"}, "echo $CUDA_VISIBLE_DEVICES").out, uuid);
+  ExpectNothingLeft();
+}
 
 TEST_F(RunMpsTest, JobIsAClientOfItsGpusDaemonByItsClass) {
   const std::string pipe = node_.Path("run") + "/divvy/mps-0/pipe";
@@ -45,7 +244,7 @@ TEST_F(RunMpsTest, JobIsAClientOfItsGpusDaemonByItsClass) {
 TEST_F(RunMpsTest, RunsShareADaemonUntilTheLastEnds) {
   RunningProgram first = Start();
   ASSERT_TRUE(first.AwaitOutput("ready"));
-  RunningProgram second = Start({"--class", "latency"});
+  RunningProgram second = Start({"--class", "latency", "--mps"});
   ASSERT_TRUE(second.AwaitOutput("ready"));
   EXPECT_EQ(Starts().size(), 1U);
   first.Signal(SIGKILL);

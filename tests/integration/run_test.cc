@@ -37,7 +37,9 @@ TEST_F(RunTest, LatencyJobSeesItsSettings) {
                     HasSubstr("LD_PRELOAD=" IDLE_GATE_LIBRARY "\n")));
   EXPECT_THAT(done.out, AllOf(Not(HasSubstr("DIVVY_PROTECT")), Not(HasSubstr("DIVVY_WEIGHT")),
                               Not(HasSubstr("CUDA_MPS_CLIENT_PRIORITY"))));
-  EXPECT_EQ(done.err, "divvy: time slicing: --no-mps was given\n");
+  EXPECT_EQ(done.err,
+            "divvy: time slices of its own, for which batch jobs are interrupted; MPS is left to "
+            "them\n");
 }
 
 TEST_F(RunTest, ProtectionIsTightUnlessSaidOtherwise) {
@@ -51,13 +53,25 @@ TEST_F(RunTest, ProtectionIsTightUnlessSaidOtherwise) {
 TEST_F(RunTest, BatchJobInsideALatencyJobIsABatchJob) {
   environment_["DIVVY_SLO_US"] = "5";
   environment_["DIVVY_PROTECT"] = "tight";
+  environment_["DIVVY_APART"] = "1";
+  environment_["DIVVY_MPS"] = "1";
   environment_["LD_PRELOAD"] = "libm.so.6";
   environment_["ASAN_OPTIONS"] = "verify_asan_link_order=0";
   const Finished done = Run({"--class", "batch", "--weight", "2.5", "--report", "--no-mps"}, "env");
   EXPECT_THAT(done.out, AllOf(HasSubstr("DIVVY_CLASS=batch\n"), HasSubstr("DIVVY_WEIGHT=250\n"),
                               HasSubstr("DIVVY_REPORT=-\n"),
                               HasSubstr("LD_PRELOAD=" IDLE_GATE_LIBRARY ":libm.so.6\n"),
-                              Not(HasSubstr("DIVVY_SLO_US")), Not(HasSubstr("DIVVY_PROTECT"))));
+                              Not(HasSubstr("DIVVY_SLO_US")), Not(HasSubstr("DIVVY_PROTECT")),
+                              Not(HasSubstr("DIVVY_APART")), Not(HasSubstr("DIVVY_MPS="))));
+  EXPECT_EQ(done.err, "divvy: time slicing: --no-mps was given\n");
+}
+
+TEST_F(RunTest, ThreadsOfALatencyJobAreWokenOnTime) {
+  const std::string slack = "(cat /proc/self/timerslack_ns)";
+  const std::string ours = ReadFile("/proc/self/timerslack_ns");
+  ASSERT_NE(ours, "1000\n");
+  EXPECT_EQ(Run({"--class", "latency", "--slo", "5ms", "--no-mps"}, slack).out, "1000\n");
+  EXPECT_EQ(Run({"--class", "batch", "--no-mps"}, slack).out, ours);
 }
 
 TEST_F(RunTest, WordsOfTheJobAreItsOwn) {
@@ -97,6 +111,7 @@ TEST_F(RunTest, WrongCommandLinesAreExplained) {
            {{"--class", "batch", "--memory", "20"}, "such as 20GiB"},
            {{"--class", "batch", "--memory", "-1GiB"}, "such as 20GiB"},
            {{"--class", "batch", "--sm-percent", "40", "--no-mps"}, "is a setting of MPS"},
+           {{"--class", "latency", "--mps", "--no-mps"}, "--mps and --no-mps exclude each other"},
            {{"--class", "batch", "--name", std::string(48, 'x')}, "at most 47 bytes"},
            {{"--class", "batch", "--library", "/nonexistent.so"}, "there is no file"},
            {{"--class", "batch", "python"}, "come after two dashes"}}) {

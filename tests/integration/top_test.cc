@@ -25,6 +25,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -110,6 +111,44 @@ TEST_F(TopTest, JobsAreShownByGpuWithWhatTheyDid) {
                     HasSubstr("20ms"), HasSubstr("25.0%"), HasSubstr("5.1"), HasSubstr("1.5%"),
                     HasSubstr("batch x2.5"), HasSubstr("5/20"), Not(HasSubstr("\x1b"))));
   EXPECT_EQ(ReadFile(path_), before) << "top only looks";
+}
+
+TEST_F(TopTest, JobThatIsApartIsShownSoAndItsSliceWithIt) {
+  gate::Slot& serve = Join(gate::JobClass::kLatency, "serve.py");
+  serve.apart = 1;
+  serve.marked = 1;
+  serve.slice_us = 20'000;
+  gate::Slot& train = Join(gate::JobClass::kBatch, "train.py");
+  train.apart = 1;  // Means nothing of a batch job.
+  train.mode = static_cast<std::uint32_t>(gate::GateMode::kDevice);
+  gate::Slot& other = Join(gate::JobClass::kLatency, "other.py");
+
+  const json jobs = json::parse(Top({"--once", "-o", "json"}).out).at("gpus").at(0).at("jobs");
+  ASSERT_EQ(jobs.size(), 3U);
+  EXPECT_EQ(jobs[0].at("apart"), true);
+  EXPECT_EQ(jobs[0].at("slice_us"), 20'000);
+  EXPECT_EQ(jobs[0].at("mode"), "marked");
+  EXPECT_EQ(jobs[1].at("apart"), nullptr);
+  EXPECT_EQ(jobs[1].at("slice_us"), nullptr);
+  EXPECT_EQ(jobs[2].at("apart"), false);
+
+  const std::string table = Top({"--once"}).out;
+  EXPECT_THAT(table, AllOf(ContainsRegex("serve.py +latency +apart "),
+                           ContainsRegex("train.py +batch +device "),
+                           ContainsRegex("other.py +latency +inferred ")));
+  EXPECT_EQ(table.find("apart"), table.rfind("apart"));
+  other.apart = 1;
+  EXPECT_THAT(Top({"--once"}).out, ContainsRegex("other.py +latency +apart "));
+}
+
+TEST_F(TopTest, ServerOfMpsIsNoJob) {
+  Join(gate::JobClass::kServer, "nvidia-cuda-mps-server").slice_us = 200;
+  EXPECT_EQ(Top({"--once"}).out, "nobody runs under the gate here\n");
+  Join(gate::JobClass::kBatch, "train.py").slice_us = 300;
+  const json jobs = json::parse(Top({"--once", "-o", "json"}).out).at("gpus").at(0).at("jobs");
+  ASSERT_EQ(jobs.size(), 1U);
+  EXPECT_EQ(jobs[0].at("name"), "train.py");
+  EXPECT_EQ(jobs[0].at("slice_us"), 300);
 }
 
 TEST_F(TopTest, IntervalCountsOnlyWhatHappenedInIt) {

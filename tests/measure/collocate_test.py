@@ -95,8 +95,10 @@ class Collocate(unittest.TestCase):
         self.assertEqual([one["workload"] for one in found["not_done"]], ["all, mig"] * 2)
         # Who asked for MPS got a daemon, of which nothing is left; so is nothing of the jobs.
         with open(self.path("mps.log")) as log:
-            # Each workload of its own: mps and gate follow each other.
-            self.assertEqual(sum(line.split()[0] == "start" for line in log if line.strip()), 2)
+            starts = [line.split()[3:] for line in log if line.startswith("start ")]
+        # Each workload of its own: mps and gate follow each other, and MPS alone is without the gate.
+        self.assertEqual([[os.path.basename(path) for path in preloaded] for preloaded in starts],
+                         [[], ["libdivvy_gate.so"]])
         # The daemon's keeper ends when nobody uses it any more.
         deadline = time.monotonic() + 30
         while self.left_behind() and time.monotonic() < deadline:

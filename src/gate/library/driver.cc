@@ -25,6 +25,7 @@ void LoadDriver() {
   if (handle == nullptr) return;
 #define DIVVY_LOAD(name) Load(driver.name, #name)
   DIVVY_LOAD(cuCtxGetCurrent);
+  DIVVY_LOAD(cuCtxSetCurrent);
   DIVVY_LOAD(cuCtxGetDevice);
   DIVVY_LOAD(cuDevicePrimaryCtxGetState);
   DIVVY_LOAD(cuDevicePrimaryCtxRetain);
@@ -53,6 +54,9 @@ void LoadDriver() {
   DIVVY_LOAD(cuGraphGetNodes);
   DIVVY_LOAD(cuGraphNodeGetType);
   DIVVY_LOAD(cuMemGetInfo_v2);
+  DIVVY_LOAD(cuModuleLoadData);
+  DIVVY_LOAD(cuModuleGetFunction);
+  DIVVY_LOAD(cuLaunchKernel);
 #undef DIVVY_LOAD
 }
 

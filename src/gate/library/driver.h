@@ -9,6 +9,7 @@ namespace divvy::gate {
 // What the gate itself calls. Any of them may be missing from an older driver: null then.
 struct Driver {
   cuda::Result (*cuCtxGetCurrent)(cuda::Context*);
+  cuda::Result (*cuCtxSetCurrent)(cuda::Context);
   cuda::Result (*cuCtxGetDevice)(cuda::Device*);
   cuda::Result (*cuDevicePrimaryCtxGetState)(cuda::Device, unsigned*, int*);
   cuda::Result (*cuDevicePrimaryCtxRetain)(cuda::Context*, cuda::Device);
@@ -40,6 +41,10 @@ struct Driver {
   cuda::Result (*cuGraphGetNodes)(cuda::Graph, cuda::GraphNode*, std::size_t*);
   cuda::Result (*cuGraphNodeGetType)(cuda::GraphNode, int*);
   cuda::Result (*cuMemGetInfo_v2)(std::size_t*, std::size_t*);
+  cuda::Result (*cuModuleLoadData)(cuda::Module*, const void*);
+  cuda::Result (*cuModuleGetFunction)(cuda::Function*, cuda::Module, const char*);
+  cuda::Result (*cuLaunchKernel)(cuda::Function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                 unsigned, unsigned, cuda::Stream, void**, void**);
 };
 
 // Loads libcuda.so.1 if the process has not. Null, for good, if there is none.

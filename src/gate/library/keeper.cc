@@ -1,8 +1,11 @@
 // The gate's one thread in a process: ends rests and early closings, moves the openness, and sees
 // that no gate stays closed for want of somebody to open it.
 
+#include "gate/library/hold.h"
 #include "gate/library/occupancy.h"
 #include "gate/library/state.h"
+#include "gate/library/time_slices.h"
+#include "gate/slices.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -12,6 +15,7 @@
 #include <unistd.h>
 #include <climits>
 #include <csignal>
+#include <initializer_list>
 
 namespace divvy::gate {
 namespace {
@@ -64,6 +68,28 @@ void Publish(GpuState& gpu) {
   slot.p99_ns.store(gpu.times.Quantile(990), std::memory_order_relaxed);
 }
 
+// Of all contexts of the process alike: which of them is on which GPU is not known.
+void SetTurns() {
+  std::uint32_t us = kDriverSliceUs;
+  bool several = false;
+  for (const GpuState& gpu : process.gpus) {
+    if (gpu.phase.load(std::memory_order_acquire) != 2) continue;
+    const std::uint32_t wanted = WantedSliceUs(*gpu.board);
+    if (wanted < us) us = wanted;
+    several = several || HasSeveralInTurns(*gpu.board);
+  }
+  if (several) us = kDriverSliceUs;
+  const bool set = SetSlices(us);
+  for (GpuState& gpu : process.gpus) {
+    if (gpu.phase.load(std::memory_order_acquire) != 2) continue;
+    // A place that was taken away while the process was paused is somebody else's.
+    if (gpu.slot->pid != gpu.own_pid) continue;
+    gpu.slot->slice_us.store(set ? us : 0, std::memory_order_relaxed);
+    gpu.interruptible.store(IsInterruptible(*gpu.board, gpu.slot_index, process.settings.served),
+                            std::memory_order_relaxed);
+  }
+}
+
 void* Run(void*) {
   // Rests are a hundred microseconds long; the default slack of timers is 50.
   prctl(PR_SET_TIMERSLACK, 1UL);
@@ -82,8 +108,10 @@ void* Run(void*) {
     for (GpuState& gpu : process.gpus) {
       if (gpu.phase.load(std::memory_order_acquire) != 2) continue;
       if (latency) {
-        const std::uint64_t due = DoWhatIsDue(gpu, now);
-        if (due != 0 && due < wake) wake = due;
+        for (const std::uint64_t due :
+             {DoWhatIsDue(gpu, now), HoldIfDue(*RealDriver(), gpu, now)}) {
+          if (due != 0 && due < wake) wake = due;
+        }
       }
       if (!round) continue;
       gpu.slot->heartbeat_ns.store(now, std::memory_order_relaxed);
@@ -100,6 +128,7 @@ void* Run(void*) {
         gpu.slot->openness.store(control.Openness(), std::memory_order_relaxed);
       }
     }
+    if (round && !latency) SetTurns();
     if (round) next_round = now + kRoundNs;
     if (reap) next_reap = now + kReapNs;
     now = NowNs();

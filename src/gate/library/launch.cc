@@ -1,5 +1,6 @@
 // The calls that start work on the GPU.
 
+#include "gate/library/hold.h"
 #include "gate/library/hooks.h"
 #include "gate/library/log.h"
 #include "gate/library/occupancy.h"
@@ -14,6 +15,7 @@ namespace {
 constexpr long kTurnPauseNs = 200'000;
 constexpr int kTurnPauses = 100;
 constexpr std::uint32_t kRefusals = 3;  // in a row: the driver will not have it
+constexpr std::uint32_t kJoinedPhase = 2;
 constexpr int kHostPauses = 2'000;
 constexpr long kHostPauseNs = 50'000;
 
@@ -39,10 +41,17 @@ void Introduce(const Driver& driver, const GpuState& gpu, const LaunchShape& sha
   cost.fill.store(known->fill, std::memory_order_relaxed);
 }
 
+// Whether the gate of a latency job is ours to wait at.
+bool Holds(const GpuState& gpu, const Slot& slot) {
+  return slot.live.load(std::memory_order_acquire) != 0 &&
+         slot.job.job_class == JobClass::kLatency &&
+         (slot.apart.load(std::memory_order_relaxed) == 0 ||
+          !gpu.interruptible.load(std::memory_order_relaxed));
+}
+
 void WaitOnHost(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::uint32_t job_class) {
   for (const Slot& slot : gpu.board->slots) {
-    if (slot.live.load(std::memory_order_acquire) == 0 || slot.job.job_class != JobClass::kLatency)
-      continue;
+    if (!Holds(gpu, slot)) continue;
     for (int i = 0; i < kHostPauses && slot.level.load(std::memory_order_acquire) < job_class;
          ++i) {
       const timespec pause{0, kHostPauseNs};
@@ -65,9 +74,7 @@ void PutMarker(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::ui
   } else {
     for (int i = 0; i < kSlots; ++i) {
       const Slot& slot = gpu.board->slots[i];
-      if (slot.live.load(std::memory_order_acquire) == 0 ||
-          slot.job.job_class != JobClass::kLatency)
-        continue;
+      if (!Holds(gpu, slot)) continue;
       const std::uint32_t openness = slot.openness.load(std::memory_order_relaxed);
       if (openness >= kNoProtection) continue;
       if (openness < least_openness) least_openness = openness;
@@ -260,6 +267,26 @@ cuda::Context PrimaryOf(const Driver& driver, cuda::Device device) {
   return context;
 }
 
+// While a context may go.
+class HoldsSuspended {
+ public:
+  HoldsSuspended() {
+    for (int i = 0; i < kDevices; ++i) functions_[i] = SuspendHold(process.gpus[i]);
+  }
+  ~HoldsSuspended() {
+    for (int i = 0; i < kDevices; ++i) {
+      // One that was forgotten meanwhile is prepared anew.
+      if (process.gpus[i].phase.load(std::memory_order_acquire) == kJoinedPhase)
+        ResumeHold(process.gpus[i], functions_[i]);
+    }
+  }
+  HoldsSuspended(const HoldsSuspended&) = delete;
+  HoldsSuspended& operator=(const HoldsSuspended&) = delete;
+
+ private:
+  cuda::Function functions_[kDevices];
+};
+
 cuda::Stream OwnDefault(cuda::Stream stream) {
   return stream == nullptr ? cuda::PerThreadStream() : stream;
 }
@@ -425,6 +452,7 @@ DIVVY_DESTROY(cuCtxDestroy_v2)
     DIVVY_REAL(name);                                        \
     const Driver& driver = *RealDriver();                    \
     cuda::Context primary = PrimaryOf(driver, device);       \
+    const HoldsSuspended suspended;                          \
     const cuda::Result result = real(device);                \
     if (!HasPrimary(driver, device)) ForgetContext(primary); \
     return result;                                           \

@@ -1,5 +1,6 @@
 // The memory quota: allocations beyond it fail as they would on a smaller GPU.
 
+#include "gate/library/hold.h"
 #include "gate/library/hooks.h"
 
 #include <pthread.h>
@@ -167,6 +168,10 @@ DIVVY_HOOK cuda::Result cuMemRelease(cuda::AllocationHandle handle) {
 
 DIVVY_HOOK cuda::Result cuMemFree_v2(cuda::DevicePointer pointer) {
   DIVVY_REAL(cuMemFree_v2);
+  // It waits for all that is under way.
+  for (GpuState& gpu : process.gpus) {
+    if (IsHeld(gpu)) LetGo(gpu);
+  }
   const cuda::Result result = real(pointer);
   if (result == cuda::kSuccess) Release(pointer);
   return result;

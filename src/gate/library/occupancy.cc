@@ -1,5 +1,8 @@
 #include "gate/library/occupancy.h"
 
+#include "gate/library/hold.h"
+#include "gate/slices.h"
+
 #include <sched.h>
 
 namespace divvy::gate {
@@ -85,6 +88,9 @@ void Activate(GpuState& gpu, Worker& worker, std::uint64_t now_ns) {
     stream.store(kNoStream, std::memory_order_relaxed);
   if (gpu.active.fetch_add(1, std::memory_order_relaxed) == 0) {
     gpu.request_start_ns.store(now_ns, std::memory_order_relaxed);
+    gpu.in_a_row = gpu.rest_until_ns.load(std::memory_order_relaxed) != 0;
+    gpu.row_held = IsHeld(gpu);
+    gpu.bears_hold.store(false, std::memory_order_relaxed);
     gpu.request_first_launch.store(gpu.launches.load(std::memory_order_relaxed),
                                    std::memory_order_relaxed);
   }
@@ -121,6 +127,18 @@ void RecordRequest(GpuState& gpu, std::uint64_t ns) {
   if (slo != 0 && ns > slo) gpu.slot->late.fetch_add(1, std::memory_order_relaxed);
 }
 
+// One request of another kind, among many, changes nothing.
+void TellWhetherStepwise(GpuState& gpu, std::uint64_t launched) {
+  constexpr std::uint32_t kMost = 8;
+  std::uint32_t& count = gpu.stepwise_requests;
+  if (launched > kStepwiseLaunches) {
+    count += count < kMost ? 1 : 0;
+  } else {
+    count -= count > 0 ? 1 : 0;
+  }
+  gpu.slot->stepwise.store(count > kMost / 2 ? 1 : 0, std::memory_order_relaxed);
+}
+
 // The last active thread is done: the request is over, if the program does not mark its requests
 // itself.
 void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
@@ -136,9 +154,32 @@ void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
   const std::uint64_t usually = gpu.usual_launches.load(std::memory_order_relaxed);
   gpu.usual_launches.store(usually == 0 ? launched * 16 : usually - usually / 16 + launched,
                            std::memory_order_relaxed);
+  if (gpu.in_a_row) {
+    gpu.hold_trials.Add(gpu.row_held, took);
+  } else {
+    gpu.hold_trials.AddBearer(gpu.bears_hold.load(std::memory_order_relaxed), took);
+  }
+  gpu.hold_at_ns.store(0, std::memory_order_relaxed);
+  TellWhetherStepwise(gpu, launched);
   const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
   const std::uint32_t rest = RestNs(tuning, gpu.usual_request_ns.load(std::memory_order_relaxed));
   gpu.rest_until_ns.store(rest == 0 ? 0 : now_ns + rest, std::memory_order_relaxed);
+}
+
+// The driver has taken a graph, or has not.
+void Submitted(GpuState& gpu, Worker& worker, bool submitted, std::uint64_t now) {
+  worker.submitting.store(0, std::memory_order_relaxed);
+  if (submitted) {
+    gpu.heavy.store(1, std::memory_order_relaxed);
+    gpu.abandoned = false;  // Submitting may have taken longer than a job that has given up.
+  } else if (gpu.active.load(std::memory_order_relaxed) == 1 &&
+             worker.last_launch.load(std::memory_order_relaxed) ==
+                 gpu.request_first_launch.load(std::memory_order_relaxed)) {
+    // There is nothing else to wait for.
+    gpu.heavy.store(0, std::memory_order_relaxed);
+    Deactivate(gpu, worker);
+  }
+  Publish(gpu, Behind(gpu, worker), now);
 }
 
 }  // namespace
@@ -178,22 +219,18 @@ void AfterGraph(GpuState& gpu, bool submitted) {
   Worker* worker = ThisWorker(gpu);
   if (worker == nullptr) return;
   const std::uint64_t now = NowNs();
-  const Transition transition(gpu);
-  worker->submitting.store(0, std::memory_order_relaxed);
-  if (submitted) {
-    gpu.heavy.store(1, std::memory_order_relaxed);
-    gpu.abandoned = false;  // Submitting may have taken longer than a job that has given up.
-  } else if (gpu.active.load(std::memory_order_relaxed) == 1 &&
-             worker->last_launch.load(std::memory_order_relaxed) ==
-                 gpu.request_first_launch.load(std::memory_order_relaxed)) {
-    // There is nothing else to wait for.
-    gpu.heavy.store(0, std::memory_order_relaxed);
-    Deactivate(gpu, *worker);
+  bool ring = false;
+  {
+    const Transition transition(gpu);
+    // Not before it was submitted: the GPU would be given away.
+    ring = submitted && PlanHold(gpu, now);
+    Submitted(gpu, *worker, submitted, now);
   }
-  Publish(gpu, Behind(gpu, *worker), now);
+  if (ring) RingKeeper();
 }
 
 void AfterLaunch(const Driver& driver, GpuState& gpu, cuda::Stream stream) {
+  if (IsHeld(gpu)) LetGo(gpu);
   Worker* worker = ThisWorker(gpu);
   if (worker == nullptr || gpu.marks_on_gpu == 0 ||
       process.captures.load(std::memory_order_relaxed) != 0)
@@ -357,6 +394,8 @@ std::uint64_t DoWhatIsDue(GpuState& gpu, std::uint64_t now_ns) {
       gpu.open_at_ns.store(0, std::memory_order_relaxed);
       gpu.early.store(1, std::memory_order_relaxed);
     }
+    // The next request, if it has begun, lets go when it is submitted.
+    if (rested && gpu.active.load(std::memory_order_relaxed) == 0) LetGo(gpu);
     Publish(gpu, 0, now_ns);
     return 0;
   }

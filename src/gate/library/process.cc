@@ -1,5 +1,7 @@
+#include "gate/library/hold.h"
 #include "gate/library/log.h"
 #include "gate/library/occupancy.h"
+#include "gate/library/time_slices.h"
 #include "gate/library/timing.h"
 
 #include <dlfcn.h>
@@ -7,6 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include <cctype>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -47,6 +50,7 @@ JobClass ClassByName(const char* name) {
   if (strcmp(name, "latency") == 0) return JobClass::kLatency;
   if (strcmp(name, "batch") == 0) return JobClass::kBatch;
   if (strcmp(name, "log") == 0) return JobClass::kLog;
+  if (strcmp(name, "server") == 0) return JobClass::kServer;
   Say("DIVVY_CLASS=%s: must be latency, batch or log; this job is not gated", name);
   return JobClass::kNone;
 }
@@ -87,6 +91,7 @@ void AfterForkInChild() {
     memset(static_cast<void*>(&gpu), 0, sizeof gpu);
   }
   DropLog();
+  ForgetSlices();
   if (pinned != nullptr) munmap(pinned, sizeof *pinned);
   MapPinned();
   for (std::atomic<std::uint32_t>& taken : process.thread_taken) taken.store(0);
@@ -109,6 +114,8 @@ void Configure() {
            name != nullptr && *name != '\0' ? name : program_invocation_short_name);
   if (const char* directory = getenv("DIVVY_BOARD_DIR"); directory != nullptr && *directory != '\0')
     settings.board_directory = directory;
+  settings.apart = Number("DIVVY_APART", 0) != 0;
+  settings.served = Number("DIVVY_MPS", 0) != 0;
   settings.report = getenv("DIVVY_REPORT");
   settings.log_directory = getenv("DIVVY_LOG");
   settings.log_cost_ppm =
@@ -155,6 +162,43 @@ void PrepareLatency(const Driver& driver, GpuState& gpu) {
   gpu.marks_on_gpu = MapForGpu(driver, pinned->marks[gpu.index], sizeof pinned->marks[gpu.index]);
   gpu.mode.store(GateMode::kDevice);
   gpu.slot->openness.store(process.settings.openness, std::memory_order_relaxed);
+  if (!process.settings.apart) return;
+  if (!HasLongSlices()) {
+    Say("the driver does not set time slices: batch jobs are held back by markers instead");
+    return;
+  }
+  gpu.slot->apart.store(1, std::memory_order_release);
+  PrepareHold(driver, gpu);
+}
+
+// Opens the GPU's board and takes a place there.
+bool JoinBoard(GpuState& gpu, const cuda::Uuid& uuid) {
+  BoardPath(process.settings.board_directory, uuid.bytes, gpu.board_path, sizeof gpu.board_path);
+  // The last to leave may remove the board between our opening and joining it.
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    char error[512] = "";
+    gpu.board = OpenBoard(gpu.board_path, error, sizeof error);
+    if (gpu.board == nullptr) {
+      Say("%s; this job is not gated", error);
+      return false;
+    }
+    gpu.slot_index = Join(gpu.board, process.settings.job);
+    if (gpu.slot_index >= 0) {
+      gpu.slot = &gpu.board->slots[gpu.slot_index];
+      gpu.own_pid = getpid();
+      gpu.left = false;
+      return true;
+    }
+    const bool full = IsCurrent(gpu.board);
+    CloseBoard(gpu.board);
+    gpu.board = nullptr;
+    if (full) break;
+  }
+  Say("the board %s has no free place (%d jobs share this GPU), or a stopped process holds it; "
+      "this "
+      "job is not gated",
+      gpu.board_path, kSlots);
+  return false;
 }
 
 bool OpenAndJoin(const Driver& driver, GpuState& gpu) {
@@ -168,27 +212,7 @@ bool OpenAndJoin(const Driver& driver, GpuState& gpu) {
   }
   driver.cuDeviceGetAttribute(&multiprocessors, cuda::kMultiprocessorCount, gpu.index);
   gpu.multiprocessors = static_cast<std::uint32_t>(multiprocessors);
-  BoardPath(process.settings.board_directory, uuid.bytes, gpu.board_path, sizeof gpu.board_path);
-  // The last to leave may remove the board between our opening and joining it.
-  for (int attempt = 0; attempt < 10; ++attempt) {
-    char error[512] = "";
-    gpu.board = OpenBoard(gpu.board_path, error, sizeof error);
-    if (gpu.board == nullptr) {
-      Say("%s; this job is not gated", error);
-      return false;
-    }
-    gpu.slot_index = Join(gpu.board, process.settings.job);
-    if (gpu.slot_index >= 0) return true;
-    const bool full = IsCurrent(gpu.board);
-    CloseBoard(gpu.board);
-    gpu.board = nullptr;
-    if (full) break;
-  }
-  Say("the board %s has no free place (%d jobs share this GPU), or a stopped process holds it; "
-      "this "
-      "job is not gated",
-      gpu.board_path, kSlots);
-  return false;
+  return JoinBoard(gpu, uuid);
 }
 
 void JoinGpu(const Driver& driver, GpuState& gpu) {
@@ -203,9 +227,6 @@ void JoinGpu(const Driver& driver, GpuState& gpu) {
     gpu.phase.store(kOff, std::memory_order_release);
     return;
   }
-  gpu.slot = &gpu.board->slots[gpu.slot_index];
-  gpu.own_pid = getpid();
-  gpu.left = false;
   if (process.settings.job.job_class == JobClass::kBatch) {
     PrepareBatch(driver, gpu);
   } else {
@@ -287,8 +308,24 @@ void AwaitSamplingLock(GpuState& gpu) {
   }
 }
 
-// What was prepared to time kernels went with the context.
+// As nvidia-smi writes it, GPU-01234567-89ab-... or MIG-...; false if it is none.
+bool ParseUuid(const char* text, cuda::Uuid& uuid) {
+  const char* at = text == nullptr ? nullptr : strchr(text, '-');
+  for (unsigned char& byte : uuid.bytes) {
+    while (at != nullptr && *at == '-') ++at;
+    unsigned value = 0;
+    if (at == nullptr || isxdigit(at[0]) == 0 || isxdigit(at[1]) == 0 ||
+        sscanf(at, "%2x", &value) != 1)
+      return false;
+    byte = static_cast<unsigned char>(value);
+    at += 2;
+  }
+  return *at == '\0';
+}
+
+// What was prepared to time kernels, or to hold the GPU, went with the context.
 void ForgetTiming(GpuState& gpu) {
+  SuspendHold(gpu);
   AwaitSamplingLock(gpu);
   for (Sample& sample : gpu.samples) sample = {};
   gpu.samples_out = 0;
@@ -358,6 +395,16 @@ void ForgetContext(cuda::Context context) {
   }
 }
 
+void JoinAsServer() {
+  GpuState& gpu = process.gpus[0];
+  std::uint32_t expected = kUnseen;
+  if (!gpu.phase.compare_exchange_strong(expected, kJoining)) return;
+  cuda::Uuid uuid{};
+  const bool joined = ParseUuid(getenv("DIVVY_GPU_UUID"), uuid) && JoinBoard(gpu, uuid);
+  gpu.phase.store(joined ? kJoined : kOff, std::memory_order_release);
+  if (joined) StartKeeper();
+}
+
 void ReadSettings() {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   if (process.configured.load(std::memory_order_acquire) != 0) return;
@@ -367,7 +414,8 @@ void ReadSettings() {
 
 GpuState* CurrentGpu(const Driver& driver) {
   ReadSettings();
-  if (process.settings.job.job_class == JobClass::kNone) return nullptr;
+  const JobClass job_class = process.settings.job.job_class;
+  if (job_class == JobClass::kNone || job_class == JobClass::kServer) return nullptr;
   int device = 0;
   int count = process.device_count.load(std::memory_order_relaxed);
   if (count == 0) {

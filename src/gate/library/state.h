@@ -8,6 +8,7 @@
 
 #include "gate/board.h"
 #include "gate/costs.h"
+#include "gate/hold_trials.h"
 #include "gate/latency.h"
 #include "gate/library/driver.h"
 #include "gate/marking.h"
@@ -28,6 +29,8 @@ inline constexpr int kSamples = 64;
 struct Settings {
   JobIdentity job;
   std::uint32_t openness = 0;  // of a latency job without an SLO
+  bool apart = false;          // a latency job outside of MPS, in turns that interrupt batch jobs'
+  bool served = false;         // a client of MPS, and its server has our library
   const char* board_directory = "/dev/shm";
   const char* report = nullptr;
   const char* log_directory = nullptr;  // of a job of class log
@@ -75,6 +78,7 @@ struct GpuState {
   std::atomic<GateMode> mode;
   std::atomic<std::uint32_t> refused;      // markers, in a row
   std::atomic<std::uint32_t> interval_ns;  // between markers
+  std::atomic<bool> interruptible;         // by jobs that are apart: no markers for those
   cuda::DevicePointer board_on_gpu;
   std::uint32_t multiprocessors;
   cuda::Context context;  // in which it was joined: what was prepared goes with it
@@ -92,7 +96,8 @@ struct GpuState {
   std::uint32_t sample_overhead_ns;
 
   // Log: a stream is held until what is timed is all submitted, and an event whose time is known.
-  cuda::DevicePointer hold_on_gpu;           // its word in pinned; 0: streams are not held
+  // Latency: the GPU is held for a moment after a graph (hold.h).
+  cuda::DevicePointer hold_on_gpu;           // its word in pinned; 0: nothing is held
   std::atomic<std::uint32_t> hold_number;    // of the last hold; over when its word says so
   std::atomic<std::uint64_t> held_since_ns;  // 0: nothing is held
   OpsPace pace;                              // spent under the sampling lock
@@ -117,6 +122,7 @@ struct GpuState {
   std::atomic<std::uint64_t> request_start_ns;
   std::atomic<std::uint64_t> request_first_launch;
   std::atomic<std::uint64_t> usual_launches;  // in a request, times 16
+  std::uint32_t stepwise_requests;            // up and down: of the last ones, kernel by kernel
   std::uint64_t launches_seen;                // by the keeper,
   std::uint64_t launches_seen_ns;             // and when they last changed
   std::atomic<std::uint64_t> rest_until_ns;
@@ -126,6 +132,17 @@ struct GpuState {
   std::atomic<std::uint64_t> wait_start_ns;
   std::atomic<std::uint64_t> usual_wait_ns;
   std::atomic<std::uint64_t> usual_request_ns;
+  std::atomic<cuda::Function> hold_function;  // null: nothing is held
+  cuda::Stream hold_stream;
+  std::atomic<bool> hold_launching;       // the keeper is in the driver for it
+  std::atomic<bool> bears_hold;           // one was begun in this request
+  std::atomic<std::uint32_t> holding;     // a spin lock around the next two
+  std::atomic<std::uint64_t> hold_at_ns;  // when the keeper begins the next hold; 0: never
+  HoldTrials hold_trials;                 // under the transition lock, as what follows
+  std::uint64_t hold_asked;               // the request for which it was last asked,
+  bool hold_wanted;                       // and its answer
+  bool in_a_row;                          // the request came right behind another,
+  bool row_held;                          // and the GPU was held between the two
   cuda::DevicePointer marks_on_gpu;
   RequestTimes times;
 };
@@ -184,6 +201,9 @@ void ForgetGpu(cuda::Device device);
 void ForgetContext(cuda::Context context);
 // Likewise its allocations, where they can be told from other devices'.
 void ForgetMemory();
+
+// In MPS' server: takes its place on the board of the GPU that DIVVY_GPU_UUID names.
+void JoinAsServer();
 
 // This thread's record on the GPU; null if there are too many threads.
 Worker* ThisWorker(GpuState& gpu);

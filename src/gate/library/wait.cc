@@ -1,6 +1,7 @@
 // The calls by which a latency job finds out that the GPU is done. Never gated; watched, so that
 // the gate knows when the job waits and when it is idle.
 
+#include "gate/library/hold.h"
 #include "gate/library/hooks.h"
 #include "gate/library/occupancy.h"
 #include "gate/library/timing.h"
@@ -108,6 +109,7 @@ DIVVY_HOOK cuda::Result cuCtxSynchronize() {
   DIVVY_REAL(cuCtxSynchronize);
   GpuState* gpu = WatchedGpu();
   if (gpu == nullptr) return Unwatched(real());
+  LetGo(*gpu);  // It would be waited for.
   Waiting waiting(gpu);
   const cuda::Result result = real();
   result == cuda::kSuccess ? waiting.ContextDone() : waiting.Over();
@@ -118,6 +120,7 @@ DIVVY_HOOK cuda::Result cuCtxSynchronize_v2(cuda::Context context) {
   DIVVY_REAL(cuCtxSynchronize_v2);
   GpuState* gpu = WatchedGpu();
   if (gpu == nullptr) return Unwatched(real(context));
+  LetGo(*gpu);
   Waiting waiting(gpu);
   const cuda::Result result = real(context);
   result == cuda::kSuccess ? waiting.ContextDone() : waiting.Over();
