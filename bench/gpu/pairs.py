@@ -10,9 +10,12 @@ halves begin as soon as both are ready. Python and PyTorch are loaded once for e
 fork of that process, which has not touched the GPU.
 
 Ways: alone; slice (time slicing), mps, priority (MPS with client priority), percent (MPS, training at 40 % of the
-SMs); tight, balanced, off and slo=20ms (through `divvy run`; `+no-mps` without MPS, `+apart` with inference outside of
-MPS, `+sm=92` with training at 92 % of the SMs, so that a few are free at once, `+connections=1` with training that has
-CUDA_DEVICE_MAX_CONNECTIONS of 1).
+SMs); tight, balanced, off and slo=20ms (through `divvy run`; `+mps` with inference as a client of MPS, `+no-mps` without
+MPS for both, `+sm=92` with training at 92 % of the SMs, so that a few are free at once, `+connections=1` with training
+that has CUDA_DEVICE_MAX_CONNECTIONS of 1).
+
+With --keep one process trains through all runs in a row that want the same training in the same way; its time per step
+is that of the steps in each run's window. That spares the GPU the many seconds in which a training job starts.
 """
 
 import argparse
@@ -27,7 +30,7 @@ import time
 # Imports once what every job imports, then forks a child for each job it is told to run: the child has the environment
 # of its way (under `divvy run`, the gate too), and neither has touched CUDA before the fork.
 SERVER = r"""
-import argparse, json, os, random, sys, time
+import argparse, json, os, random, select, sys, time
 import torch, torchvision
 path = sys.argv[1]
 source = open(path).read()
@@ -35,6 +38,10 @@ def barrier():
     print("READY", flush=True)
     begin = float(sys.stdin.readline())
     while time.time() < begin: time.sleep(0.001)
+class Steps:  # of a training job that goes on until it is told to stop: when each was over
+    def __init__(self): self.ends = []
+    def over(self, event): event.synchronize(); self.ends.append(time.time())
+    def go_on(self): return not select.select([sys.stdin], [], [], 0)[0] or sys.stdin.readline() and False
 class GpuTimes:  # of each request, by the GPU's own clock, from the event before its graph: of its CPU's time only submitting the graph is in it
     def __init__(self): self.found, self.events, self.ended = [], None, 0.0
     def around(self, stream, work):
@@ -51,6 +58,10 @@ class GpuTimes:  # of each request, by the GPU's own clock, from the event befor
         # Milliseconds since the one before ended, of launching, of all of it, and of the GPU's part.
         return {**told, "requests_ms": [[round(part * 1e3, 3) for part in request] for request in self.found[-n:]]}
 changes = {"while time.time()<a.start: time.sleep(0.001)": "barrier()"}
+if "keep" in sys.argv[2:]:
+    changes["while time.time()-t0<a.secs:"] = "while steps.go_on():"
+    changes["if ev is not None: ev.synchronize()"] = "if ev is not None: steps.over(ev)"
+    changes["out.update(n=n,ms=dt/n*1e3"] = "out.update(ends=steps.ends,n=n,ms=dt/n*1e3"
 if "gpu-times" in sys.argv[2:]:
     changes["g.replay(); s.synchronize()"] = "gpu_times.around(s, g.replay)"
     changes["out.update(n=n,p50="] = "out.update(**(gpu_times.told(n) if a.graph else {}),n=n,p50="
@@ -63,7 +74,7 @@ for line in iter(sys.stdin.readline, ""):
     child = os.fork()
     if child == 0:
         sys.argv = [path, *json.loads(line)]
-        exec(code, {"__name__": "__main__", "barrier": barrier, "gpu_times": GpuTimes()})
+        exec(code, {"__name__": "__main__", "barrier": barrier, "gpu_times": GpuTimes(), "steps": Steps()})
         sys.exit(0)
     status = os.waitpid(child, 0)[1]
     print("DONE", os.waitstatus_to_exitcode(status), flush=True)
@@ -155,8 +166,8 @@ def command_and_environment(kind, way, divvy, mps, report, job):
         command = [divvy, "run", "--report", report, "--class", "latency" if kind == "infer" else "batch"]
         if kind == "infer":
             command += ["--slo", name[4:]] if name.startswith("slo=") else ["--protect", name]
-        if "no-mps" in options or kind == "infer" and "apart" in options:
-            command += ["--no-mps"]
+        command += ["--no-mps"] if "no-mps" in options else []
+        command += ["--mps"] if "mps" in options and kind == "infer" else []
         if kind == "train":
             command += [word for option in options if option.startswith("sm=") for word in ("--sm-percent", option[3:])]
         return [*command, "--", *job], env
@@ -209,7 +220,8 @@ class Server:
         self.report = os.path.join(args.scratch, f"divvy-report-{os.getpid()}-{kind}.txt")
         self.errors = tempfile.TemporaryFile("w+")
         command, env = command_and_environment(kind, way, args.divvy, mps, self.report,
-                                               [sys.executable, "-c", SERVER, args.job, *["gpu-times"] * args.gpu_times])
+                                               [sys.executable, "-c", SERVER, args.job, *["gpu-times"] * args.gpu_times,
+                                                *["keep"] * (args.keep and kind == "train")])
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.errors, text=True)
         self.loaded = False
@@ -255,48 +267,93 @@ class Servers:
         self.args = args
         self.mps = Mps()
         self.running = {}
+        self.training = None  # with --keep: its server, its words, and the windows of runs that wait for it
 
     def get(self, kind, way):
         name, *options = way.split("+")
         if name.startswith(GATED):
             # Neither knows how the other is started: one batch job serves all presets.
-            others = ("apart",) if kind == "train" else ("connections=", "sm=")
+            others = ("mps",) if kind == "train" else ("connections=", "sm=")
             way = "+".join(["tight" if kind == "train" else name, *(word for word in options if not word.startswith(others))])
         if (kind, way) not in self.running:
             self.running[kind, way] = Server(kind, way, self.args, self.mps)
         return self.running[kind, way]
 
-    def run(self, spec):
+    def train_on(self, spec):
+        """The training that goes on since an earlier run, if it is this one's; what it was about ends otherwise."""
+        wanted = (self.get("train", spec["way"]), spec["train"]) if spec.get("train") else None
+        if self.training and self.training[:2] != wanted:
+            self.end_training()
+        if wanted and not self.training:
+            server, words = wanted
+            if os.path.exists(server.report):
+                os.unlink(server.report)
+            server.tell(json.dumps(["train", *words]))
+            server.expect("READY")
+            server.tell(time.time())
+            self.training = (server, words, [])
+
+    def end_training(self):
+        """Steps' ends are known when it is over: what runs before it wait for."""
+        if not self.training:
+            return
+        server, _, waiting = self.training
+        self.training = None
+        server.tell("stop")
+        result = server.result()
+        for window, told in waiting:
+            ends = [end for end in result.get("ends", []) if window[0] <= end <= window[1]]
+            steps = len(ends) - 1
+            told({"error": result.get("error", "no steps in the window")} if steps < 1 else
+                 {"kind": "train", "n": steps, "ms": round((ends[-1] - ends[0]) / steps * 1e3, 3)})
+
+    def run(self, spec, told):
+        """Tells what was measured: later, where training goes on."""
+        kept = self.args.keep and spec.get("train")
         servers = {kind: self.get(kind, spec["way"]) for kind in ("infer", "train") if spec.get(kind)}
-        clocks = None
+        jobs = {kind: server for kind, server in servers.items() if not (kept and kind == "train")}
+        clocks, stolen = None, stolen_ms()
         try:
-            for kind, server in servers.items():
+            if self.args.keep:
+                self.train_on(spec)
+            for kind, server in jobs.items():
                 if os.path.exists(server.report):
                     os.unlink(server.report)
                 server.tell(json.dumps([kind, *spec[kind], "--secs", str(spec["secs"])]))
-            for server in servers.values():
+            for server in jobs.values():
                 server.expect("READY")
             begin = time.time() + 0.3
-            for server in servers.values():
+            for server in jobs.values():
                 server.tell(begin)
             if self.args.clocks:
                 clocks = Clocks()
-            results = {kind: server.result() for kind, server in servers.items()}
+            if kept and not jobs:
+                time.sleep(begin + spec["secs"] - time.time())
+            results = {kind: server.result() for kind, server in jobs.items()}
         except Exception as error:  # one bad run must not cost the others
             for key in [key for key, server in self.running.items() if server in servers.values()]:
                 self.running.pop(key).process.kill()
+            for _, tell in self.training[2] if self.training else []:
+                tell({"error": "a later run broke what trained"})
+            self.training = None
             results = {"error": str(error)}
         if clocks:
             results.update(clocks.stop())
-        if "error" in results:
-            return results
-        for kind, server in servers.items():
-            lines = [line for line in server.said().splitlines() if line.startswith("divvy:")]
-            if lines:
-                results[kind]["said"] = lines
-            if os.path.exists(server.report):
-                results.setdefault("report", []).extend(open(server.report).read().splitlines())
-        return results
+        results.update(stolen_ms=stolen_ms() - stolen, awake=self.args.awake)
+        if "error" not in results:
+            for kind, server in servers.items():
+                self.add_words(results, kind, server)
+        if kept and "error" not in results:
+            self.training[2].append(((begin, begin + spec["secs"]), lambda train: told({**results, "train": {**results.get("train", {}), **train}})))
+        else:
+            told(results)
+
+    def add_words(self, results, kind, server):
+        lines = [line for line in server.said().splitlines() if line.startswith("divvy:")]
+        if lines:
+            results.setdefault(kind, {})["said"] = lines
+        if os.path.exists(server.report):
+            results.setdefault("report", []).extend(open(server.report).read().splitlines())
 
     def stop(self):
         for server in self.running.values():
@@ -337,11 +394,13 @@ def run_all(args):
                 if time.time() - began > args.limit:
                     print(f"out of time: go on with --skip {args.skip + i}", flush=True)
                     break
-                stolen = stolen_ms()
-                results = servers.run(spec)
-                results.update(stolen_ms=stolen_ms() - stolen, awake=args.awake)
-                print(line_of(spec, results), flush=True)
-                print(json.dumps({**spec, **results}), file=out, flush=True)
+
+                def told(results, spec=spec):
+                    print(line_of(spec, results), flush=True)
+                    print(json.dumps({**spec, **results}), file=out, flush=True)
+
+                servers.run(spec, told)
+            servers.end_training()
     finally:
         servers.stop()
         if awake:
@@ -406,6 +465,7 @@ def main():
     run.add_argument("--awake", action="store_true", help="keep the cores awake by idle loops")
     run.add_argument("--gpu-times", action="store_true",
                      help="of requests that replay a graph also the time by the GPU's clock (gpu_p50, gpu_p90, gpu_p99 in the results)")
+    run.add_argument("--keep", action="store_true", help="one training process for all runs in a row that want the same")
     run.add_argument("--limit", type=float, default=1e9, help="start no run after so many seconds")
     run.set_defaults(call=run_all)
     table = commands.add_parser("table", help="medians and ratios of what was measured")
