@@ -104,21 +104,19 @@ def suite(name):
     if name == "quick":
         return [run_of("graph", None, "alone", 4.0), run_of("graph", "vgg16", "tight", 4.0)]
 
-    def turn(infer, with_training):
-        runs = [run_of(infer, None, "alone")]
-        for train in TRAINING:
-            runs += [run_of(None, train, "alone")] if with_training else []
-            runs += [run_of(infer, train, way) for way in ("tight", "balanced")]
-        return runs
+    def turns(infer, train):
+        """Three of each preset, with inference alone once before them: so often for each of three training jobs."""
+        return [run_of(infer, None, "alone"), run_of(None, train, "alone"),
+                *(run_of(infer, train, way) for way in ("tight", "balanced") * 3)]
 
     def others(infer, train):
         return [run_of(infer, train, way) for way in ("priority", "mps", "slice", "percent")]
 
-    runs = turn("graph", True) + turn("graph", False) + turn("graph", False) + turn("eager", False) + others("graph", "vgg16")
+    # What trains the same in a row can be one process (--keep).
+    runs = [run for infer in ("graph", "eager") for train in TRAINING for run in turns(infer, train)]
+    runs += [run for train in TRAINING for run in others("graph", train)]
     # A loose SLO: three times the p99 alone; and what the gate costs a job that has the GPU to itself.
     runs += [run_of("graph", "vgg16", "slo=16ms"), *(run_of(None, train, "tight") for train in TRAINING)]
-    runs += turn("eager", False) + turn("eager", False)
-    runs += others("graph", "resnet50") + others("graph", "rnnlm")
     return runs + [run for train in TRAINING for run in others("eager", train)]
 
 

@@ -12,6 +12,7 @@ bool IsClearlyLess(std::uint64_t a, std::uint64_t b) { return a * 100 < b * 97; 
 
 std::uint64_t HoldTrials::Way::Median() const {
   const std::uint32_t size = std::min(count, kKept);
+  if (size == 0) return 0;
   std::uint64_t sorted[kKept];
   std::copy_n(ns, size, sorted);
   std::nth_element(sorted, sorted + size / 2, sorted + size);

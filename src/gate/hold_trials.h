@@ -16,6 +16,10 @@ class HoldTrials {
   // way, or not.
   void AddBearer(bool bore, std::uint64_t ns);
 
+  // Of requests that came right behind another, held or not: how many, and the median of the last.
+  [[nodiscard]] std::uint32_t Count(bool held) const { return ways_[held ? 1 : 0].count; }
+  [[nodiscard]] std::uint64_t MedianNs(bool held) const { return ways_[held ? 1 : 0].Median(); }
+
   // Whether to hold the GPU behind the request that is being submitted.
   [[nodiscard]] bool Next();
 
@@ -30,7 +34,7 @@ class HoldTrials {
     std::uint64_t ns[kKept] = {};
     std::uint32_t count = 0;
 
-    [[nodiscard]] std::uint64_t Median() const;
+    [[nodiscard]] std::uint64_t Median() const;  // 0 if there are none
   };
 
   Way ways_[2];     // not held, held

@@ -21,7 +21,11 @@ int HeldAmong(HoldTrials& trials, int requests, int among, Ns ns) {
 
 TEST(HoldTrialsTest, BothWaysAreTriedFirst) {
   HoldTrials trials;
-  EXPECT_EQ(HeldAmong(trials, 8, 8, [](bool) { return 1'000; }), 4);
+  EXPECT_EQ(trials.MedianNs(true), 0U);
+  EXPECT_EQ(HeldAmong(trials, 8, 8, [](bool held) { return held ? 1'000 : 1'001; }), 4);
+  EXPECT_EQ(trials.Count(true), 4U);
+  EXPECT_EQ(trials.MedianNs(true), 1'000U);
+  EXPECT_EQ(trials.MedianNs(false), 1'001U);
 }
 
 TEST(HoldTrialsTest, TheFasterWayIsKeptAndTheOtherTriedNowAndThen) {

@@ -182,6 +182,7 @@ TEST_F(GateSlicesTest, AForkedChildOfAJobThatIsApartIsItsOwn) {
           Apart());
   EXPECT_EQ(ResultOf(served)["errors"], 0) << served.err;
   EXPECT_EQ(ResultOf(served)["child_status"], 0) << served.err;
+  EXPECT_EQ(test::CountOf(served.err, "apart: of requests in a row"), 1) << served.err;
 }
 
 // The GPU is held after graphs by kernels of ours: the simulated driver counts them with the

@@ -268,6 +268,13 @@ void Report(FILE* out) {
             static_cast<unsigned long long>(gpu.times.Count()),
             static_cast<double>(gpu.times.Quantile(990)) / 1e6,
             static_cast<unsigned long long>(gpu.slot->rescued.load()));
+    if (gpu.slot->apart.load() == 0) continue;
+    const HoldTrials& trials = gpu.hold_trials;
+    fprintf(out,
+            "divvy: GPU %d: apart: of requests in a row %u found the GPU held and took %.3f ms, %u "
+            "did not and took %.3f\n",
+            gpu.index, trials.Count(true), static_cast<double>(trials.MedianNs(true)) / 1e6,
+            trials.Count(false), static_cast<double>(trials.MedianNs(false)) / 1e6);
   }
 }
 
