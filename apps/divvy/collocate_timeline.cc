@@ -27,10 +27,11 @@ Result<void> SaveTimeline(const std::string& path, const std::vector<GpuMoment>&
   for (const auto& [name, field] : kColumns) text += fmt::format(",{}", name);
   text += '\n';
   for (const GpuMoment& moment : moments) {
-    fmt::format_to(std::back_inserter(text), "{:.6g},{:.6g}", moment.from_s, moment.to_s);
+    // With all digits: rounded twice, here and where it is shown, it would be another number.
+    fmt::format_to(std::back_inserter(text), "{},{}", moment.from_s, moment.to_s);
     for (const auto& [name, field] : kColumns) {
       const std::optional<double>& value = moment.figures.*field;
-      text += value ? fmt::format(",{:.6g}", *value) : ",";
+      text += value ? fmt::format(",{}", *value) : ",";
     }
     text += '\n';
   }
