@@ -48,11 +48,15 @@ void TakeTurns(const RunOptions& options, const std::string& why, Sharing& shari
   }
 }
 
+std::string PipeOfNode() {
+  const char* const named = Variable(kDefaultPipeVariable);
+  return named == nullptr ? kDefaultPipe : named;
+}
+
 // A daemon of the node's, started by its administrator. A second one beside it could not
 // use a GPU in exclusive mode, and would only take turns with the first in any other.
 bool HasDaemonOfNode(const std::string& program) {
-  const char* const named = Variable(kDefaultPipeVariable);
-  const std::string pipe = named == nullptr ? kDefaultPipe : named;
+  const std::string pipe = PipeOfNode();
   std::error_code error;
   if (!std::filesystem::is_socket(fmt::format("{}/control", pipe), error)) return false;
   const device::MpsControl control(program, {pipe, pipe});
@@ -81,7 +85,7 @@ void UseMps(const RunOptions& options, const GpuChoice& choice, const std::strin
       device::FindMpsControl(std::getenv("PATH") == nullptr ? "" : std::getenv("PATH"));
   if (program && HasDaemonOfNode(*program)) {
     AddClientSettings(options, sharing);
-    sharing.line = fmt::format("MPS (this node's daemon at {}, used as it is)", kDefaultPipe);
+    sharing.line = fmt::format("MPS (this node's daemon at {}, used as it is)", PipeOfNode());
     return;
   }
   if (options.apart) return StayApart(options, choice, sharing);

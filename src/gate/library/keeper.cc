@@ -73,7 +73,7 @@ void SetTurns() {
   std::uint32_t us = kDriverSliceUs;
   bool several = false;
   for (const GpuState& gpu : process.gpus) {
-    if (gpu.phase.load(std::memory_order_acquire) != 2) continue;
+    if (gpu.phase.load(std::memory_order_acquire) != kJoined) continue;
     const std::uint32_t wanted = WantedSliceUs(*gpu.board);
     if (wanted < us) us = wanted;
     several = several || HasSeveralInTurns(*gpu.board);
@@ -81,7 +81,7 @@ void SetTurns() {
   if (several) us = kDriverSliceUs;
   const bool set = SetSlices(us);
   for (GpuState& gpu : process.gpus) {
-    if (gpu.phase.load(std::memory_order_acquire) != 2) continue;
+    if (gpu.phase.load(std::memory_order_acquire) != kJoined) continue;
     // A place that was taken away while the process was paused is somebody else's.
     if (gpu.slot->pid != gpu.own_pid) continue;
     gpu.slot->slice_us.store(set ? us : 0, std::memory_order_relaxed);
@@ -106,7 +106,7 @@ void* Run(void*) {
     const bool round = now >= next_round;
     const bool reap = now >= next_reap;
     for (GpuState& gpu : process.gpus) {
-      if (gpu.phase.load(std::memory_order_acquire) != 2) continue;
+      if (gpu.phase.load(std::memory_order_acquire) != kJoined) continue;
       if (latency) {
         for (const std::uint64_t due :
              {DoWhatIsDue(gpu, now), HoldIfDue(*RealDriver(), gpu, now)}) {

@@ -15,7 +15,6 @@ namespace {
 constexpr long kTurnPauseNs = 200'000;
 constexpr int kTurnPauses = 100;
 constexpr std::uint32_t kRefusals = 3;  // in a row: the driver will not have it
-constexpr std::uint32_t kJoinedPhase = 2;
 constexpr int kHostPauses = 2'000;
 constexpr long kHostPauseNs = 50'000;
 
@@ -276,7 +275,7 @@ class HoldsSuspended {
   ~HoldsSuspended() {
     for (int i = 0; i < kDevices; ++i) {
       // One that was forgotten meanwhile is prepared anew.
-      if (process.gpus[i].phase.load(std::memory_order_acquire) == kJoinedPhase)
+      if (process.gpus[i].phase.load(std::memory_order_acquire) == kJoined)
         ResumeHold(process.gpus[i], functions_[i]);
     }
   }

@@ -23,8 +23,6 @@ PinnedWords* pinned;
 
 namespace {
 
-enum Phase : std::uint32_t { kUnseen = 0, kJoining = 1, kJoined = 2, kOff = 3 };
-
 pthread_key_t thread_key;
 thread_local int own_thread;  // its number and one; 0: none yet
 

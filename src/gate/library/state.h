@@ -69,8 +69,10 @@ struct Worker {
   std::uint64_t request_start_ns;
 };
 
+enum Phase : std::uint32_t { kUnseen = 0, kJoining = 1, kJoined = 2, kOff = 3 };
+
 struct GpuState {
-  std::atomic<std::uint32_t> phase;  // 0 not seen, 1 being joined, 2 joined, 3 off
+  std::atomic<std::uint32_t> phase;  // Phase
   int index;
   Board* board;
   Slot* slot;

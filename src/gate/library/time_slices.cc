@@ -145,7 +145,10 @@ int SetByDriver(int fd, Control& control) {
     Remember(fd, control, set);
   } else if (lengthens) {
     // What the program gets without us it gets with us.
-    incomplete = true;
+    {
+      const GroupsLock lock;
+      incomplete = true;
+    }
     *us = asked;
     control.status = 0;
     result = real(fd, kControl, &control);
