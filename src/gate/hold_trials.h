@@ -26,7 +26,7 @@ class HoldTrials {
  private:
   static constexpr std::uint32_t kKept = 8;
   static constexpr std::uint32_t kEnough = 4;
-  static constexpr std::uint32_t kTryOtherEvery = 16;
+  static constexpr std::uint32_t kTryOtherEvery = 64;
   // Requests of which none came right behind another: there is nothing to win.
   static constexpr std::uint32_t kNoneInARow = 64;
 

@@ -2,6 +2,8 @@
 
 #include "gate/marking.h"
 
+#include <algorithm>
+
 namespace divvy::gate {
 
 LatencyTuning TuningAt(std::uint32_t openness) {
@@ -51,9 +53,15 @@ std::uint64_t ClosedNs(const LatencyTuning& tuning, std::uint64_t usual_ns) {
              : usual_ns * tuning.closed_share / 100 + 1;
 }
 
-std::uint32_t RestNs(const LatencyTuning& tuning, std::uint64_t request_ns) {
-  const std::uint64_t part = request_ns / 16;
-  return part < tuning.rest_ns ? static_cast<std::uint32_t>(part) : tuning.rest_ns;
+std::uint64_t UsualNs(std::uint64_t usual_ns, std::uint64_t took_ns) {
+  if (usual_ns == 0) return took_ns;
+  if (took_ns < usual_ns) return usual_ns - (usual_ns - took_ns + 1) / 2;
+  return usual_ns + (std::min(took_ns, 2 * usual_ns) - usual_ns + 7) / 8;
+}
+
+std::uint32_t RestNs(const LatencyTuning& tuning, std::uint64_t request_ns, bool apart) {
+  const std::uint64_t wanted = apart ? kApartRestNs : request_ns / 16;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, tuning.rest_ns));
 }
 
 }  // namespace divvy::gate

@@ -56,7 +56,16 @@ struct LatencyCounts {
 // A job that has launched nothing for this long and waits for nothing has left its work to itself.
 inline constexpr std::uint64_t kAbandonedNs = 5'000'000;
 
-// How long to rest after a request of about `request_ns`.
-[[nodiscard]] std::uint32_t RestNs(const LatencyTuning& tuning, std::uint64_t request_ns);
+// What a request usually takes, `usual_ns` so far (0: not known), after one that took `took_ns`. It
+// falls fast and rises slowly: a program's first requests take longer than those it serves, and what
+// is to happen before a request's end must not come after it.
+[[nodiscard]] std::uint64_t UsualNs(std::uint64_t usual_ns, std::uint64_t took_ns);
+
+// How long to rest after a request of about `request_ns`. One that is apart rests for as long as
+// the next of several in a row takes to come, whatever its requests take: fetching the GPU back
+// would take longer.
+[[nodiscard]] std::uint32_t RestNs(const LatencyTuning& tuning, std::uint64_t request_ns,
+                                   bool apart);
+inline constexpr std::uint32_t kApartRestNs = 100'000;
 
 }  // namespace divvy::gate

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "gate/marking.h"
@@ -79,7 +80,7 @@ TEST(LatencyTest, OffNeverHoldsAnybody) {
   for (int i = 0; i < 10'000; ++i) {
     ASSERT_EQ(LevelFor(RandomCounts(random), TuningAt(kNoProtection)), kOpen);
   }
-  EXPECT_EQ(RestNs(TuningAt(kNoProtection), 1'000'000'000), 0U);
+  EXPECT_EQ(RestNs(TuningAt(kNoProtection), 1'000'000'000, false), 0U);
 }
 
 TEST(LatencyTest, BalancedLetsLightKernelsInWhileItWaits) {
@@ -130,11 +131,27 @@ TEST(LatencyTest, ARestIsShortAgainstItsRequest) {
   for (std::uint32_t openness = 0; openness <= kNoProtection; ++openness) {
     const LatencyTuning tuning = TuningAt(openness);
     for (const std::uint64_t request : {0U, 1'000U, 2'000'000U, 4'000'000'000U}) {
-      ASSERT_LE(RestNs(tuning, request), request / 16);
-      ASSERT_LE(RestNs(tuning, request), tuning.rest_ns);
+      ASSERT_LE(RestNs(tuning, request, false), request / 16);
+      ASSERT_LE(RestNs(tuning, request, false), tuning.rest_ns);
+      ASSERT_EQ(RestNs(tuning, request, true), std::min(tuning.rest_ns, kApartRestNs));
     }
   }
-  EXPECT_EQ(RestNs(TuningAt(kTight), UINT64_MAX), 200'000U);
+  EXPECT_EQ(RestNs(TuningAt(kTight), UINT64_MAX, false), 200'000U);
+}
+
+TEST(LatencyTest, WhatIsUsualFallsAtOnceAndRisesSlowly) {
+  EXPECT_EQ(UsualNs(0, 5'000), 5'000U);
+  // A start kernel by kernel, then graphs: a handful of them is enough.
+  std::uint64_t usual = 8'000'000;
+  for (int i = 0; i < 10; ++i) usual = UsualNs(usual, 2'300'000);
+  EXPECT_LT(usual, 2'310'000U);
+  EXPECT_GE(usual, 2'300'000U);
+  EXPECT_LT(UsualNs(usual, 2'600'000), 2'350'000U);
+  // One that was held up, however long, does not double what the next is expected to take.
+  EXPECT_LT(UsualNs(usual, 1'000'000'000), usual * 5 / 4);
+  for (int i = 0; i < 100; ++i) usual = UsualNs(usual, 9'000'000);
+  EXPECT_GT(usual, 8'900'000U) << "and yet it follows";
+  EXPECT_LE(usual, 9'000'000U);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <time.h>
+#include <algorithm>
 #include <cstdlib>
 
 namespace divvy::gate {
@@ -35,11 +36,11 @@ done:
 }
 )";
 
-// The hold begins so long before the expected end. A request that begins with a switch of the GPU
-// takes a fifth of a millisecond longer than one that does not, and timers are late.
-constexpr std::uint64_t kLeadNs = 300'000;
-// The next of several requests in a row has hardly begun to be submitted by then.
-constexpr std::uint32_t kShortestRestNs = 100'000;
+// The hold begins an eighth of a request before its expected end, within bounds: a request that
+// begins with a switch of the GPU takes a fifth of a millisecond longer than one that does not, and
+// timers are late; and no hold lasts for ever.
+constexpr std::uint64_t kShortestLeadNs = 300'000;
+constexpr std::uint64_t kLongestLeadNs = 800'000;
 // A launch takes microseconds; a driver that is stuck in one is not waited for.
 constexpr int kLaunchPauses = 200;
 constexpr long kLaunchPauseNs = 50'000;
@@ -102,9 +103,10 @@ bool PlanHold(GpuState& gpu, std::uint64_t now_ns) {
   gpu.hold_asked = request;
   const std::uint64_t usual = gpu.usual_request_ns.load(std::memory_order_relaxed);
   const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
-  if (!gpu.hold_wanted || RestNs(tuning, usual) < kShortestRestNs) return false;
+  if (!gpu.hold_wanted || RestNs(tuning, usual, /*apart=*/true) < kApartRestNs) return false;
   const std::uint64_t end = gpu.request_start_ns.load(std::memory_order_relaxed) + usual;
-  gpu.hold_at_ns.store(end > now_ns + kLeadNs ? end - kLeadNs : now_ns, std::memory_order_relaxed);
+  const std::uint64_t lead = std::clamp(usual / 8, kShortestLeadNs, kLongestLeadNs);
+  gpu.hold_at_ns.store(end > now_ns + lead ? end - lead : now_ns, std::memory_order_relaxed);
   return true;
 }
 

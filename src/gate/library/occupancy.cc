@@ -148,7 +148,9 @@ void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
   for (Worker& worker : gpu.workers) StopWaiting(gpu, worker);
   const std::uint64_t took = now_ns - gpu.request_start_ns.load(std::memory_order_relaxed);
   if (gpu.slot->marked.load(std::memory_order_relaxed) == 0) RecordRequest(gpu, took);
-  Follow(gpu.usual_request_ns, took);
+  const std::uint64_t usual =
+      UsualNs(gpu.usual_request_ns.load(std::memory_order_relaxed), took);
+  gpu.usual_request_ns.store(usual, std::memory_order_relaxed);
   const std::uint64_t launched = gpu.launches.load(std::memory_order_relaxed) -
                                  gpu.request_first_launch.load(std::memory_order_relaxed) + 1;
   const std::uint64_t usually = gpu.usual_launches.load(std::memory_order_relaxed);
@@ -162,7 +164,8 @@ void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
   gpu.hold_at_ns.store(0, std::memory_order_relaxed);
   TellWhetherStepwise(gpu, launched);
   const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
-  const std::uint32_t rest = RestNs(tuning, gpu.usual_request_ns.load(std::memory_order_relaxed));
+  const std::uint32_t rest =
+      RestNs(tuning, usual, gpu.slot->apart.load(std::memory_order_relaxed) != 0);
   gpu.rest_until_ns.store(rest == 0 ? 0 : now_ns + rest, std::memory_order_relaxed);
 }
 
