@@ -238,7 +238,8 @@ void Clear(Slot& slot) {
     slot.submitted[i].store(0, std::memory_order_relaxed);
   }
   slot.marked.store(0, std::memory_order_relaxed);
-  for (std::atomic<std::uint32_t>* word : {&slot.mode, &slot.slice_us, &slot.apart, &slot.stepwise})
+  for (std::atomic<std::uint32_t>* word :
+       {&slot.mode, &slot.slice_us, &slot.apart, &slot.stepwise, &slot.patient, &slot.ends_blocks})
     word->store(0, std::memory_order_relaxed);
 }
 

@@ -21,7 +21,7 @@ namespace divvy::gate {
 inline constexpr int kSlots = 64;
 inline constexpr int kTracks = 4;
 // To be raised with every change of what follows: jobs of two versions must not meet.
-inline constexpr std::uint32_t kBoardVersion = 4;
+inline constexpr std::uint32_t kBoardVersion = 5;
 
 // Levels are compared by the GPU as `level >= class of the kernel`. Everything passes at kOpen,
 // nothing at kClosed.
@@ -90,6 +90,10 @@ struct Slot {
   std::atomic<std::uint32_t> slice_us;  // how long one is, by our setting; 0: the driver's affair
   std::atomic<std::uint32_t> apart;     // 1: a latency job whose turns interrupt batch jobs'
   std::atomic<std::uint32_t> stepwise;  // 1: its requests are launched kernel by kernel
+  std::atomic<std::uint32_t> patient;   // 1: it lets batch jobs' thread blocks end
+  // 1: those of this one, a batch job or MPS' server, do; 0: its kernels are stopped in their
+  // middle
+  std::atomic<std::uint32_t> ends_blocks;
 };
 
 // How a batch job is held back.

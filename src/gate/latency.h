@@ -26,6 +26,9 @@ struct LatencyTuning {
   // Only once a graph is submitted, not while its CPU is at it (100 us and more): what is under way
   // then is in the request's way, and the GPU does not idle.
   bool closes_late = false;
+  // Of a job that is apart: batch jobs' thread blocks may end, within its patience
+  // (gate/patience.h).
+  bool lets_blocks_end = false;
 };
 
 // The tuning for an openness of 0 .. kNoProtection.
@@ -57,8 +60,8 @@ struct LatencyCounts {
 inline constexpr std::uint64_t kAbandonedNs = 5'000'000;
 
 // What a request usually takes, `usual_ns` so far (0: not known), after one that took `took_ns`. It
-// falls fast and rises slowly: a program's first requests take longer than those it serves, and what
-// is to happen before a request's end must not come after it.
+// falls fast and rises slowly: a program's first requests take longer than those it serves, and
+// what is to happen before a request's end must not come after it.
 [[nodiscard]] std::uint64_t UsualNs(std::uint64_t usual_ns, std::uint64_t took_ns);
 
 // How long to rest after a request of about `request_ns`. One that is apart rests for as long as

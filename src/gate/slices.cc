@@ -7,6 +7,12 @@ bool IsLive(const Slot& slot, JobClass job_class) {
   return slot.live.load(std::memory_order_acquire) != 0 && slot.job.job_class == job_class;
 }
 
+// A latency job that is apart and wants batch jobs out of its way.
+bool Interrupts(const Slot& slot) {
+  return IsLive(slot, JobClass::kLatency) && slot.apart.load(std::memory_order_relaxed) != 0 &&
+         slot.openness.load(std::memory_order_relaxed) < kNoProtection;
+}
+
 }  // namespace
 
 bool HasSeveralInTurns(const Board& board) {
@@ -31,15 +37,24 @@ std::uint32_t WantedSliceUs(const Board& board) {
   std::uint32_t wanted = kDriverSliceUs;
   if (HasSeveralInTurns(board)) return wanted;
   for (const Slot& slot : board.slots) {
-    const std::uint32_t openness = slot.openness.load(std::memory_order_relaxed);
-    if (!IsLive(slot, JobClass::kLatency) || openness >= kNoProtection ||
-        slot.apart.load(std::memory_order_relaxed) == 0)
-      continue;
-    const std::uint32_t us =
-        BatchSliceUs(openness, slot.stepwise.load(std::memory_order_relaxed) != 0);
+    if (!Interrupts(slot)) continue;
+    const std::uint32_t us = BatchSliceUs(slot.openness.load(std::memory_order_relaxed),
+                                          slot.stepwise.load(std::memory_order_relaxed) != 0);
     if (us < wanted) wanted = us;
   }
   return wanted;
+}
+
+bool MayEndBlocks(const Board& board) {
+  bool any = false;
+  for (const Slot& slot : board.slots) {
+    if (!Interrupts(slot)) continue;
+    if (slot.patient.load(std::memory_order_relaxed) == 0 ||
+        slot.stepwise.load(std::memory_order_relaxed) != 0)
+      return false;
+    any = true;
+  }
+  return any;
 }
 
 bool IsInterruptible(const Board& board, int slot, bool served) {

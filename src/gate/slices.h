@@ -35,6 +35,11 @@ inline constexpr std::uint32_t kStepwiseLaunches = 16;
 // the shortest; the driver's own if none is apart, or several would have it.
 [[nodiscard]] std::uint32_t WantedSliceUs(const Board& board);
 
+// Whether thread blocks may end before the GPU is taken from them: those that are apart are all
+// patient (gate/patience.h), and there is one. Not beside one that launches kernel by kernel, which
+// would wait for blocks again and again.
+[[nodiscard]] bool MayEndBlocks(const Board& board);
+
 // Whether a batch job's kernels can be interrupted by a job that is apart, so that they need no
 // markers for it: `served` by MPS, in whose server's turns they run, or in turns of its own, those
 // of `slot`.

@@ -57,6 +57,27 @@ TEST_F(SlicesTest, KernelByKernelIsGivenRoomForMoreThanTwoSwitches) {
   EXPECT_LT(BatchSliceUs(kTight, false), kTwoSwitchesUs / 3);
 }
 
+TEST_F(SlicesTest, BlocksMayEndWhereAllThatAreApartArePatient) {
+  Place(1, JobClass::kServer);
+  EXPECT_FALSE(MayEndBlocks(*board_)) << "nobody is apart";
+  Slot& first = PlaceApart(2, kBalanced);
+  EXPECT_FALSE(MayEndBlocks(*board_));
+  first.patient.store(1);
+  EXPECT_TRUE(MayEndBlocks(*board_));
+  Slot& second = PlaceApart(3, kTight);
+  EXPECT_FALSE(MayEndBlocks(*board_));
+  second.patient.store(1);
+  EXPECT_TRUE(MayEndBlocks(*board_));
+  second.stepwise.store(1);
+  EXPECT_FALSE(MayEndBlocks(*board_)) << "for each of its kernels";
+  second.live.store(0);
+  EXPECT_TRUE(MayEndBlocks(*board_)) << "who is gone says nothing";
+  PlaceApart(4, kNoProtection);
+  EXPECT_TRUE(MayEndBlocks(*board_)) << "nor who wants no protection";
+  first.apart.store(0);
+  EXPECT_FALSE(MayEndBlocks(*board_));
+}
+
 TEST_F(SlicesTest, TheLeastOfAllThatAreApartCounts) {
   PlaceApart(0, kBalanced);
   EXPECT_EQ(WantedSliceUs(*board_), BatchSliceUs(kBalanced, false));

@@ -109,6 +109,73 @@ TEST_F(GateSlicesTest, SlicesFollowWhoIsOnTheBoard) {
   Stop(*trainer);
 }
 
+TEST_F(GateSlicesTest, ThreadBlocksEndWhileWhoIsApartIsPatient) {
+  auto trainer = StartTrainer();
+  gate::Slot* latency = JoinAsLatencyJob();
+  latency->apart.store(1);
+  latency->patient.store(1);
+  const auto end_blocks = [&](std::uint32_t end) {
+    return Await([&] { return trainer_->ends_blocks.load() == end; });
+  };
+  EXPECT_TRUE(end_blocks(1));
+  latency->stepwise.store(1);
+  EXPECT_TRUE(end_blocks(0));
+  latency->stepwise.store(0);
+  EXPECT_TRUE(end_blocks(1));
+  latency->patient.store(0);
+  EXPECT_TRUE(end_blocks(0));
+  latency->patient.store(1);
+  EXPECT_TRUE(end_blocks(1));
+  gate::Leave(board_, own_slot_);
+  own_slot_ = -1;
+  EXPECT_TRUE(end_blocks(0)) << "as the driver has it";
+  EXPECT_GE(SecondsToLaunch(*trainer_, 10), 0);
+  Stop(*trainer);
+}
+
+TEST_F(GateSlicesTest, WhereTheDriverRefusesThatKernelsAreStoppedInTheirMiddle) {
+  auto trainer = StartTrainer({{"DIVVY_SIM_RM", "refuse-blocks"}});
+  gate::Slot* latency = JoinAsLatencyJob();
+  latency->apart.store(1);
+  latency->patient.store(1);
+  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kTight, false)));
+  ASSERT_GE(SecondsToLaunch(*trainer_, 20), 0);
+  EXPECT_EQ(trainer_->ends_blocks.load(), 0U);
+  Stop(*trainer);
+}
+
+TEST_F(GateSlicesTest, BlocksThatLastTooLongEndABalancedJobsPatience) {
+  const auto serve = [&](const char* protection) {
+    return Start(As::kLatency,
+                 {"infer", "--kernels", "4", "--us", "1000", "--blocks", "64", "--rate", "30",
+                  "--secs", "60", "--graph", "1", "--stream", "own"},
+                 Apart({{"DIVVY_PROTECT", protection}}));
+  };
+  auto job = serve("balanced");
+  ASSERT_TRUE(job->AwaitOutput("READY"));
+  ASSERT_TRUE(Await([&] { return SlotOf(gate::JobClass::kLatency) != nullptr; }));
+  gate::Slot* latency = SlotOf(gate::JobClass::kLatency);
+  EXPECT_TRUE(Await([&] { return latency->patient.load() == 1; }));
+  // Blocks of 200 ms: as long as fifty requests.
+  auto trainer = Start(As::kBatch,
+                       {"train", "--kernels", "10", "--us", "200000", "--blocks", "32",
+                        "--block-threads", "1024", "--secs", "60"},
+                       With({}));
+  ASSERT_TRUE(trainer->AwaitOutput("READY"));
+  EXPECT_TRUE(Await([&] { return latency->patient.load() == 0; }));
+  EXPECT_TRUE(Await([&] { return SlotOf(gate::JobClass::kBatch)->ends_blocks.load() == 0; }));
+  Stop(*job);
+  Stop(*trainer);
+  job = serve("tight");
+  ASSERT_TRUE(job->AwaitOutput("READY"));
+  ASSERT_TRUE(Await([&] {
+    const gate::Slot* slot = SlotOf(gate::JobClass::kLatency);
+    return slot != nullptr && slot->requests.load() > 30;
+  }));
+  EXPECT_EQ(SlotOf(gate::JobClass::kLatency)->patient.load(), 0U);
+  Stop(*job);
+}
+
 TEST_F(GateSlicesTest, LaunchingKernelByKernelIsTold) {
   for (const bool stepwise : {false, true}) {
     auto job = Start(As::kLatency,

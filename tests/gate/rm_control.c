@@ -1,6 +1,6 @@
 // Plays NVIDIA's kernel module to the simulated libcuda.so.1: preloaded behind the gate, it answers
 // the controls that libcuda, or the gate in its place, sends by ioctl. DIVVY_SIM_RM=refuse: it
-// grants none of them.
+// grants none of them; refuse-blocks: not that kernels are stopped between thread blocks.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -12,7 +12,32 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { kControl = 0x2A, kStatusAt = 28, kInsufficientPermissions = 0x1B };
+enum {
+  kControl = 0x2A,
+  kCommandAt = 8,
+  kParametersAt = 16,
+  kStatusAt = 28,
+  kInsufficientPermissions = 0x1B,
+  kSetPreemption = 0x20801210,
+  kComputeAt = 12,
+  kBetweenBlocks = 1
+};
+
+static uint32_t Word(const void* memory, size_t at) {
+  uint32_t word = 0;
+  memcpy(&word, (const char*)memory + at, sizeof(word));
+  return word;
+}
+
+static int IsRefused(const void* control) {
+  const char* refuse = getenv("DIVVY_SIM_RM");
+  if (refuse == NULL) return 0;
+  if (strcmp(refuse, "refuse") == 0) return 1;
+  const void* parameters = NULL;
+  memcpy(&parameters, (const char*)control + kParametersAt, sizeof(parameters));
+  return strcmp(refuse, "refuse-blocks") == 0 && Word(control, kCommandAt) == kSetPreemption &&
+         Word(parameters, kComputeAt) == kBetweenBlocks;
+}
 
 __attribute__((visibility("default"))) int ioctl(int descriptor, unsigned long request, ...) {
   va_list arguments;
@@ -22,8 +47,7 @@ __attribute__((visibility("default"))) int ioctl(int descriptor, unsigned long r
   if (_IOC_TYPE(request) != 'F' || _IOC_NR(request) != kControl) {
     return (int)syscall(SYS_ioctl, descriptor, request, argument);
   }
-  const char* refuse = getenv("DIVVY_SIM_RM");
-  if (refuse != NULL && strcmp(refuse, "refuse") == 0) {
+  if (IsRefused(argument)) {
     const uint32_t status = kInsufficientPermissions;
     memcpy((char*)argument + kStatusAt, &status, sizeof(status));
     return 0;

@@ -24,8 +24,9 @@ struct EventRecord {
 
 struct KernelRun {
   int gpu = 0;
-  int wanted = 1;  // SMs.
-  Nanos work = 0;  // With all of those.
+  int wanted = 1;   // SMs.
+  Nanos work = 0;   // With all of those,
+  Nanos block = 0;  // and that of its thread blocks: work is one time that, or several.
   // It ends before that if a 32-bit word comes to `value`. Such a one looks at a clock, so that its
   // time goes on where it is interrupted.
   bool is_hold = false;

@@ -148,8 +148,7 @@ void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
   for (Worker& worker : gpu.workers) StopWaiting(gpu, worker);
   const std::uint64_t took = now_ns - gpu.request_start_ns.load(std::memory_order_relaxed);
   if (gpu.slot->marked.load(std::memory_order_relaxed) == 0) RecordRequest(gpu, took);
-  const std::uint64_t usual =
-      UsualNs(gpu.usual_request_ns.load(std::memory_order_relaxed), took);
+  const std::uint64_t usual = UsualNs(gpu.usual_request_ns.load(std::memory_order_relaxed), took);
   gpu.usual_request_ns.store(usual, std::memory_order_relaxed);
   const std::uint64_t launched = gpu.launches.load(std::memory_order_relaxed) -
                                  gpu.request_first_launch.load(std::memory_order_relaxed) + 1;
@@ -160,6 +159,9 @@ void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
     gpu.hold_trials.Add(gpu.row_held, took);
   } else {
     gpu.hold_trials.AddBearer(gpu.bears_hold.load(std::memory_order_relaxed), took);
+    gpu.patience.Add(took);
+    const bool lets = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed)).lets_blocks_end;
+    gpu.slot->patient.store(lets && gpu.patience.IsPatient() ? 1 : 0, std::memory_order_relaxed);
   }
   gpu.hold_at_ns.store(0, std::memory_order_relaxed);
   TellWhetherStepwise(gpu, launched);
