@@ -159,13 +159,13 @@ void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
     gpu.hold_trials.Add(gpu.row_held, took);
   } else {
     gpu.hold_trials.AddBearer(gpu.bears_hold.load(std::memory_order_relaxed), took);
-    gpu.patience.Add(took);
-    const bool lets = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed)).lets_blocks_end;
-    gpu.slot->patient.store(lets && gpu.patience.IsPatient() ? 1 : 0, std::memory_order_relaxed);
   }
+  gpu.patience.Add(took, gpu.in_a_row);
   gpu.hold_at_ns.store(0, std::memory_order_relaxed);
   TellWhetherStepwise(gpu, launched);
   const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
+  gpu.slot->patient.store(tuning.lets_blocks_end && gpu.patience.IsPatient() ? 1 : 0,
+                          std::memory_order_relaxed);
   const std::uint32_t rest =
       RestNs(tuning, usual, gpu.slot->apart.load(std::memory_order_relaxed) != 0);
   gpu.rest_until_ns.store(rest == 0 ? 0 : now_ns + rest, std::memory_order_relaxed);
