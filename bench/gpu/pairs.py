@@ -277,6 +277,16 @@ class Servers:
             self.running[kind, way] = Server(kind, way, self.args, self.mps)
         return self.running[kind, way]
 
+    def load(self, runs):
+        """Starts what the runs need: all of it loads PyTorch at once."""
+        for spec in runs:
+            for kind in ("infer", "train"):
+                if spec.get(kind):
+                    try:
+                        self.get(kind, spec["way"])
+                    except (OSError, subprocess.SubprocessError):
+                        pass  # It is tried again, and told, by the run that needs it.
+
     def train_on(self, spec):
         """The training that goes on since an earlier run, if it is this one's; what it was about ends otherwise."""
         wanted = (self.get("train", spec["way"]), spec["train"]) if spec.get("train") else None
@@ -308,10 +318,10 @@ class Servers:
     def run(self, spec, told):
         """Tells what was measured: later, where training goes on."""
         kept = self.args.keep and spec.get("train")
-        servers = {kind: self.get(kind, spec["way"]) for kind in ("infer", "train") if spec.get(kind)}
-        jobs = {kind: server for kind, server in servers.items() if not (kept and kind == "train")}
-        clocks, stolen = None, stolen_ms()
+        clocks, stolen, servers = None, stolen_ms(), {}
         try:
+            servers = {kind: self.get(kind, spec["way"]) for kind in ("infer", "train") if spec.get(kind)}
+            jobs = {kind: server for kind, server in servers.items() if not (kept and kind == "train")}
             if self.args.keep:
                 self.train_on(spec)
             for kind, server in jobs.items():
@@ -387,6 +397,7 @@ def run_all(args):
     awake = Awake() if args.awake else None
     began = time.time()
     try:
+        servers.load(runs)
         with open(args.out, "a") as out:
             for i, spec in enumerate(runs):
                 if time.time() - began > args.limit:
@@ -443,7 +454,7 @@ def print_table(args):
             value, alone = middle.get((name, way, secs, kind)), middle.get((part, "alone", secs, kind))
             ratios.append(value / alone if value and alone else None)
             cells += [f"{value:.2f}" if value else "", f"{ratios[-1]:.3f}" if ratios[-1] else ""]
-        bars = BARS.get((infer, way), {}).get(train)
+        bars = BARS.get((infer, way.partition("+")[0]), {}).get(train)
         cells.append(f"{bars[0]:.2f}, {bars[1]:.2f}: {judged(ratios, bars)}" if bars else "")
         print("| " + " | ".join(cells) + " |")
 

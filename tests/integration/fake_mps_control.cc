@@ -2,6 +2,7 @@
 //
 //   -f      a daemon in the foreground for CUDA_MPS_PIPE_DIRECTORY. Refuses where one runs
 //           already. Makes its sockets and files there, and starts a server when asked to.
+//   -d      the same in the background.
 //   (none)  sends commands from standard input to the daemon, prints its answers. Fails
 //           where there is none.
 //
@@ -154,7 +155,10 @@ int Ask(const std::string& command) {
 int main(int argc, char** argv) {
   if (Variable("CUDA_MPS_PIPE_DIRECTORY").empty()) return Fail("no pipe directory");
   if (argc > 1) {
-    return std::string(argv[1]) == "-f" ? RunDaemon() : Fail("only -f is known here");
+    const std::string option = argv[1];
+    if (option != "-d" && option != "-f") return Fail("only -d and -f are known here");
+    if (option == "-d" && daemon(1, 0) != 0) return Fail("Cannot leave the foreground");
+    return RunDaemon();
   }
   for (std::string line; std::getline(std::cin, line);) {
     if (const int status = Ask(line); status != 0) return status;
