@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Measures on a GPU node what the README's figures need, part by part.
 #
-#   bench/gpu/measure.sh BIN OUT PART...     (profile, repeat, serve, ops, study)
+#   bench/gpu/measure.sh BIN OUT PART...     (profile, repeat, serve, ops, study, gate)
 #
 # BIN has divvy, divvy-worker and libdivvy_gate.so beside each other, or is a build folder. Results are added to
 # files in OUT; profiles that are finished there are not measured again. What fails is told, the rest goes on, and the end is
 # not 0. PYTHON names a Python with PyTorch and torchvision (default: python3). ON=cpu rehearses without a GPU: give small
-# models (FAMILIES) and options (PROFILE_OPTIONS, SERVE_OPTIONS, OPS_OPTIONS, STUDY_OPTIONS).
+# models (FAMILIES) and options (PROFILE_OPTIONS, SERVE_OPTIONS, OPS_OPTIONS, STUDY_OPTIONS). The part gate wants GATE_JOB, a program of
+# two kinds (bench/gpu/pairs.py), and takes GATE_OPTIONS; runs that are in its results are not made again.
 set -euo pipefail
 
 if [[ $# -lt 3 ]]; then
-  sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 bin=$(cd "$1" && pwd)
@@ -169,8 +170,15 @@ part_study() {
   nothing_failed
 }
 
+part_gate() {
+  say "pairs under the gate"
+  "$python" "$here/pairs.py" run --keep --resume --job "${GATE_JOB:?names the program of the two jobs}" --divvy "$divvy" \
+    --out "$out/gate.jsonl" ${GATE_OPTIONS:-}
+  "$python" "$here/pairs.py" table "$out/gate.jsonl" | tee "$out/gate.md"
+}
+
 for part in "$@"; do
-  declare -F "part_$part" >/dev/null || { echo "measure.sh: there is no part '$part': profile, repeat, serve, ops, study" >&2; exit 2; }
+  declare -F "part_$part" >/dev/null || { echo "measure.sh: there is no part '$part': profile, repeat, serve, ops, study, gate" >&2; exit 2; }
 done
 trap 'exit 130' INT
 for part in "$@"; do attempt "part $part" "part_$part"; done

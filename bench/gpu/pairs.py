@@ -105,9 +105,9 @@ def suite(name):
         return [run_of("graph", None, "alone", 4.0), run_of("graph", "vgg16", "tight", 4.0)]
 
     def turns(infer, train):
-        """Three of each preset, with inference alone once before them: so often for each of three training jobs."""
+        """Three of each preset, with inference alone before them and after: so often for each of three training jobs."""
         return [run_of(infer, None, "alone"), run_of(None, train, "alone"),
-                *(run_of(infer, train, way) for way in ("tight", "balanced") * 3)]
+                *(run_of(infer, train, way) for way in ("tight", "balanced") * 3), run_of(infer, None, "alone")]
 
     def others(infer, train):
         return [run_of(infer, train, way) for way in ("priority", "mps", "slice", "percent")]
@@ -118,6 +118,23 @@ def suite(name):
     # A loose SLO: three times the p99 alone; and what the gate costs a job that has the GPU to itself.
     runs += [run_of("graph", "vgg16", "slo=16ms"), *(run_of(None, train, "tight") for train in TRAINING)]
     return runs + [run for train in TRAINING for run in others("eager", train)]
+
+
+def left_of(runs, path):
+    """Without those whose results stand in the file already."""
+    made = []
+    if os.path.exists(path):
+        with open(path) as file:
+            made = [(one["name"], one["way"], one["secs"]) for one in map(json.loads, file)
+                    if not any("error" in (part or {}) for part in (one, one.get("infer"), one.get("train")))]
+    left = []
+    for run in runs:
+        key = (run["name"], run["way"], run["secs"])
+        if key in made:
+            made.remove(key)
+        else:
+            left.append(run)
+    return left
 
 
 def parse_run(text):
@@ -392,7 +409,7 @@ def line_of(spec, results):
 def run_all(args):
     args.divvy = args.divvy and os.path.abspath(args.divvy)
     runs = [parse_run(text) for text in args.runs] if args.runs else suite(args.suite)
-    runs = runs[args.skip:]
+    runs = left_of(runs, args.out) if args.resume else runs
     servers = Servers(args)
     awake = Awake() if args.awake else None
     began = time.time()
@@ -401,7 +418,7 @@ def run_all(args):
         with open(args.out, "a") as out:
             for i, spec in enumerate(runs):
                 if time.time() - began > args.limit:
-                    print(f"out of time: go on with --skip {args.skip + i}", flush=True)
+                    print(f"out of time, {len(runs) - i} of {len(runs)} runs left: go on with --resume", flush=True)
                     break
 
                 def told(results, spec=spec):
@@ -468,7 +485,7 @@ def main():
     run.add_argument("--out", required=True, help="results are appended, one JSON object a line")
     run.add_argument("--suite", choices=("gate", "quick"), default="gate")
     run.add_argument("--runs", nargs="+", metavar="NAME:WAY[:SECONDS]", help="these instead of a suite")
-    run.add_argument("--skip", type=int, default=0, help="runs of the suite made before")
+    run.add_argument("--resume", action="store_true", help="not those again whose results are in the file")
     run.add_argument("--scratch", default="/tmp")
     run.add_argument("--clocks", action="store_true", help="record the SM clock and power of each run")
     run.add_argument("--awake", action="store_true", help="keep the cores awake by idle loops")

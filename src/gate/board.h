@@ -90,10 +90,11 @@ struct Slot {
   std::atomic<std::uint32_t> slice_us;  // how long one is, by our setting; 0: the driver's affair
   std::atomic<std::uint32_t> apart;     // 1: a latency job whose turns interrupt batch jobs'
   std::atomic<std::uint32_t> stepwise;  // 1: its requests are launched kernel by kernel
-  std::atomic<std::uint32_t> patient;   // 1: it lets batch jobs' thread blocks end
-  // 1: those of this one, a batch job or MPS' server, do; 0: its kernels are stopped in their
-  // middle
+  // Of a batch job or MPS' server. 1: its thread blocks end before the GPU is taken from it; 0: its
+  // kernels are stopped in their middle.
   std::atomic<std::uint32_t> ends_blocks;
+  // Until then a batch job's thread blocks may last long (CLOCK_MONOTONIC, gate/slices.h).
+  std::atomic<std::uint64_t> long_blocks_until_ns;
 };
 
 // How a batch job is held back.

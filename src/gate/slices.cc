@@ -1,5 +1,7 @@
 #include "gate/slices.h"
 
+#include "gate/latency.h"
+
 namespace divvy::gate {
 namespace {
 
@@ -45,11 +47,26 @@ std::uint32_t WantedSliceUs(const Board& board) {
   return wanted;
 }
 
-bool MayEndBlocks(const Board& board) {
+void NoteLongBlocks(Slot& slot, const Cost& cost, std::uint64_t now_ns) {
+  // Who launches collective operations will do so again, and one may wait for its peers for ever.
+  const std::uint64_t until = cost.exempt.load(std::memory_order_relaxed) != 0
+                                  ? UINT64_MAX
+                                  : now_ns + kLaunchedAheadNs + PredictedNs(cost);
+  std::uint64_t before = slot.long_blocks_until_ns.load(std::memory_order_relaxed);
+  while (before < until && !slot.long_blocks_until_ns.compare_exchange_weak(
+                               before, until, std::memory_order_relaxed)) {
+  }
+}
+
+bool MayEndBlocks(const Board& board, std::uint64_t now_ns) {
+  if (HasSeveralInTurns(board)) return false;
   bool any = false;
   for (const Slot& slot : board.slots) {
+    if (IsLive(slot, JobClass::kBatch) &&
+        now_ns < slot.long_blocks_until_ns.load(std::memory_order_relaxed))
+      return false;
     if (!Interrupts(slot)) continue;
-    if (slot.patient.load(std::memory_order_relaxed) == 0 ||
+    if (!TuningAt(slot.openness.load(std::memory_order_relaxed)).lets_blocks_end ||
         slot.stepwise.load(std::memory_order_relaxed) != 0)
       return false;
     any = true;

@@ -179,6 +179,9 @@ class Pairs(unittest.TestCase):
             self.assertNotIn("p99", failed.get("infer") or {})
             self.assertIn("p99", together["infer"])
             self.assertIn("ms", together["train"])
+        # Of these two the one that failed is left.
+        resumed, _ = self.measure("--resume", "--runs", "graph:alone:0.5", "graph+resnet50:tight:0.5")
+        self.assertEqual([one["name"] for one in resumed[len(results):]], ["graph+resnet50"])
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ void Publish(GpuState& gpu) {
 }
 
 // Of all contexts of the process alike: which of them is on which GPU is not known.
-void SetTurns() {
+void SetTurns(std::uint64_t now_ns) {
   std::uint32_t us = kDriverSliceUs;
   bool several = false;
   bool joined = false;
@@ -80,7 +80,7 @@ void SetTurns() {
     if (wanted < us) us = wanted;
     several = several || HasSeveralInTurns(*gpu.board);
     joined = true;
-    refuses = refuses || !MayEndBlocks(*gpu.board);
+    refuses = refuses || !MayEndBlocks(*gpu.board, now_ns);
   }
   if (several) us = kDriverSliceUs;
   const bool set = SetSlices(us);
@@ -134,7 +134,7 @@ void* Run(void*) {
         gpu.slot->openness.store(control.Openness(), std::memory_order_relaxed);
       }
     }
-    if (round && !latency) SetTurns();
+    if (round && !latency) SetTurns(now);
     if (round) next_round = now + kRoundNs;
     if (reap) next_reap = now + kReapNs;
     now = NowNs();

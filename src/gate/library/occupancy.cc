@@ -59,11 +59,13 @@ std::uint32_t LevelOf(const GpuState& gpu, std::uint32_t behind) {
   return LevelFor(counts, tuning);
 }
 
+// A place that was given back, or taken away while the process was paused, is somebody else's.
+bool HasPlace(const GpuState& gpu) { return !gpu.left && gpu.slot->pid == gpu.own_pid; }
+
 // Puts the level that follows from the state on the board. Under the transition lock.
 void Publish(GpuState& gpu, std::uint32_t behind, std::uint64_t now_ns) {
   Slot& slot = *gpu.slot;
-  // A place that was given back, or taken away while the process was paused, is somebody else's.
-  if (gpu.left || slot.pid != gpu.own_pid) return;
+  if (!HasPlace(gpu)) return;
   const std::uint32_t level = LevelOf(gpu, behind);
   if (level == slot.level.load(std::memory_order_relaxed)) return;
   const std::uint64_t since = slot.closed_since_ns.load(std::memory_order_relaxed);
@@ -136,7 +138,8 @@ void TellWhetherStepwise(GpuState& gpu, std::uint64_t launched) {
   } else {
     count -= count > 0 ? 1 : 0;
   }
-  gpu.slot->stepwise.store(count > kMost / 2 ? 1 : 0, std::memory_order_relaxed);
+  if (HasPlace(gpu))
+    gpu.slot->stepwise.store(count > kMost / 2 ? 1 : 0, std::memory_order_relaxed);
 }
 
 // The last active thread is done: the request is over, if the program does not mark its requests
@@ -160,12 +163,9 @@ void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
   } else {
     gpu.hold_trials.AddBearer(gpu.bears_hold.load(std::memory_order_relaxed), took);
   }
-  gpu.patience.Add(took, gpu.in_a_row);
   gpu.hold_at_ns.store(0, std::memory_order_relaxed);
   TellWhetherStepwise(gpu, launched);
   const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
-  gpu.slot->patient.store(tuning.lets_blocks_end && gpu.patience.IsPatient() ? 1 : 0,
-                          std::memory_order_relaxed);
   const std::uint32_t rest =
       RestNs(tuning, usual, gpu.slot->apart.load(std::memory_order_relaxed) != 0);
   gpu.rest_until_ns.store(rest == 0 ? 0 : now_ns + rest, std::memory_order_relaxed);

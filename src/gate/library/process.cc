@@ -273,11 +273,6 @@ void Report(FILE* out) {
             "did not and took %.3f\n",
             gpu.index, trials.Count(true), static_cast<double>(trials.MedianNs(true)) / 1e6,
             trials.Count(false), static_cast<double>(trials.MedianNs(false)) / 1e6);
-    if (!TuningAt(gpu.slot->openness.load()).lets_blocks_end) continue;
-    fprintf(out,
-            "divvy: GPU %d: apart: in %u of %u other requests thread blocks of batch jobs were "
-            "let end\n",
-            gpu.index, gpu.patience.PatientCount(), gpu.patience.Count());
   }
 }
 

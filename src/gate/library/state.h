@@ -15,7 +15,6 @@
 #include "gate/ops.h"
 #include "gate/ops_log.h"
 #include "gate/ops_pace.h"
-#include "gate/patience.h"
 #include "gate/slo.h"
 
 #include <atomic>
@@ -146,7 +145,6 @@ struct GpuState {
   bool hold_wanted;                       // and its answer
   bool in_a_row;                          // the request came right behind another,
   bool row_held;                          // and the GPU was held between the two
-  Patience patience;
   cuda::DevicePointer marks_on_gpu;
   RequestTimes times;
 };

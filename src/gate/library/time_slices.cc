@@ -50,9 +50,13 @@ struct Preemption {
   Group group;  // its `us` means nothing
   PreemptionMode mode;
   bool blocks_end;
+  std::uint32_t tries;  // to have it as the driver set it again, in vain
 };
+// In rounds of the keeper: a second.
+constexpr std::uint32_t kMostTries = 100;
 Preemption preemptions[kGroups];
 int preemption_count;
+// Of some context it cannot be set, or is not known: then none is changed.
 bool preemption_refused;
 // Of some context it is not known that its slice can be set: then that of none counts as set.
 bool incomplete;
@@ -150,22 +154,55 @@ void Remember(int fd, const Control& control, std::uint32_t us) {
   *group = {fd, DeviceOf(fd), control.client, control.object, us};
 }
 
+Set SetPreemption(const Preemption& preemption, bool blocks_end) {
+  PreemptionMode mode = preemption.mode;
+  if (blocks_end) mode.compute = kBetweenBlocks;
+  return Send(preemption.group, kSetPreemption, mode);
+}
+
 // Likewise for where kernels are stopped.
 void SetPreemptions(bool blocks_end) {
   int kept = 0;
   for (int i = 0; i < preemption_count; ++i) {
     Preemption& preemption = preemptions[i];
-    PreemptionMode mode = preemption.mode;
-    if (blocks_end) mode.compute = kBetweenBlocks;
-    const Set set = preemption.blocks_end == blocks_end
-                        ? Set::kDone
-                        : Send(preemption.group, kSetPreemption, mode);
-    if (set == Set::kRefused) preemption_refused = true;
-    if (set == Set::kGone) continue;
-    if (set == Set::kDone) preemption.blocks_end = blocks_end;
+    if (preemption.blocks_end != blocks_end) {
+      const Set set = SetPreemption(preemption, blocks_end);
+      if (set == Set::kRefused) preemption_refused = true;
+      if (set == Set::kDone) {
+        preemption.blocks_end = blocks_end;
+        preemption.tries = 0;
+      } else if (set == Set::kGone && (blocks_end || ++preemption.tries > kMostTries)) {
+        // Not at the first word where it is to be taken back: were it only the answer of a moment,
+        // every request would wait for this context's blocks from now on.
+        continue;
+      }
+    }
     preemptions[kept++] = preemption;
   }
   preemption_count = kept;
+}
+
+void RememberPreemption(int fd, const Control& control, const PreemptionMode& mode) {
+  const GroupsLock lock;
+  if (preemption_count == kGroups) {
+    int kept = 0;
+    for (int i = 0; i < preemption_count; ++i) {
+      if (SetPreemption(preemptions[i], preemptions[i].blocks_end) != Set::kGone)
+        preemptions[kept++] = preemptions[i];
+    }
+    preemption_count = kept;
+  }
+  Preemption* preemption = preemptions;
+  while (preemption != preemptions + preemption_count &&
+         (preemption->group.client != control.client || preemption->group.object != control.object ||
+          preemption->mode.channel != mode.channel))
+    ++preemption;
+  if (preemption == preemptions + kGroups) {
+    preemption_refused = true;
+    return;
+  }
+  if (preemption == preemptions + preemption_count) ++preemption_count;
+  *preemption = {{fd, DeviceOf(fd), control.client, control.object, 0}, mode, false, 0};
 }
 
 bool IsBatch() {
@@ -181,12 +218,7 @@ int SetPreemptionByDriver(int fd, Control& control) {
   memcpy(&mode, reinterpret_cast<const void*>(control.parameters), sizeof mode);
   if (result != 0 || control.status != 0 || !IsBatch() || (mode.flags & kSetsCompute) == 0)
     return result;
-  const GroupsLock lock;
-  // Those without a place keep the driver's.
-  if (preemption_count < kGroups) {
-    preemptions[preemption_count++] = {
-        {fd, DeviceOf(fd), control.client, control.object, 0}, mode, false};
-  }
+  RememberPreemption(fd, control, mode);
   return result;
 }
 

@@ -11,6 +11,7 @@ namespace divvy::gate {
 struct Described {
   const char* name = "";
   OpFacts facts;
+  std::uint16_t rounds = 0;  // Cost::rounds
 };
 Described Describe(const Driver& driver, const GpuState& gpu, const LaunchShape& shape,
                    cuda::Function function);
