@@ -197,9 +197,11 @@ void AddRunOptions(CLI::App& command, RunWords& words) {
       ->check(CLI::IsMember({"latency", "batch"}).description(""))
       ->type_name("latency|batch")
       ->required();
-  command.add_option("--slo", words.slo, "Latency: keep the p99 of requests below this")
+  command.add_option("--slo", words.slo, "Latency: keep the p99 of requests below this; a request lasts from its first "
+                    "launch to the wait that ends it, unless the program marks them")
       ->type_name("TIME");
-  command.add_option("--protect", words.protect, "Latency: a fixed protection (default: tight)")
+  command.add_option("--protect", words.protect, "Latency: a fixed protection: as if alone (tight, the default), at less cost to "
+                    "training, or none")
       ->check(CLI::IsMember({"tight", "balanced", "off"}).description(""))
       ->type_name("tight|balanced|off");
   command.add_option("--weight", words.weight, "Batch: share among batch jobs (default: 1)")
@@ -211,7 +213,7 @@ void AddRunOptions(CLI::App& command, RunWords& words) {
       ->type_name("P");
   command.add_flag("--mps", words.mps,
                    "Latency: share by MPS, where kernels of both run side by side (default with "
-                   "--slo and --protect off)");
+                   "--slo and --protect off, and for batch jobs)");
   command.add_flag("--no-mps", words.no_mps, "Leave MPS alone: jobs take turns on the GPU");
   command
       .add_option("--gpu", words.gpu,
