@@ -70,7 +70,6 @@ std::optional<JobReading> ReadSlot(const gate::Slot& slot, std::uint64_t now_ns)
   if (!gate::IsAlive(job.pid, job.start_time)) return std::nullopt;
   job.age_ns = AgeOf(job.start_time);
   job.job_class = slot.job.job_class;
-  if (job.job_class == gate::JobClass::kServer) return std::nullopt;
   job.name = NameOf(slot.job);
   job.weight = slot.job.weight;
   job.slo_ns = slot.job.slo_ns;
@@ -90,6 +89,7 @@ std::optional<JobReading> ReadSlot(const gate::Slot& slot, std::uint64_t now_ns)
   job.rescued = Get(slot.rescued);
   job.marked = slot.marked.load(std::memory_order_relaxed) != 0;
   job.slice_us = slot.slice_us.load(std::memory_order_relaxed);
+  job.ends_blocks = slot.ends_blocks.load(std::memory_order_relaxed) != 0;
   job.apart = slot.apart.load(std::memory_order_relaxed) != 0;
   job.mode = static_cast<gate::GateMode>(slot.mode.load(std::memory_order_relaxed));
   // Somebody else may have taken the slot while we read.
@@ -128,7 +128,10 @@ Result<BoardReading> ReadBoard(const std::string& path) {
   reading.gpu = name.substr(name.size() - std::min(name.size(), kUuidDigits));
   reading.at_ns = gate::NowNs();
   for (const gate::Slot& slot : board.slots) {
-    if (auto job = ReadSlot(slot, reading.at_ns)) reading.jobs.push_back(*std::move(job));
+    auto job = ReadSlot(slot, reading.at_ns);
+    if (!job) continue;
+    const bool serves = job->job_class == gate::JobClass::kServer;
+    (serves ? reading.servers : reading.jobs).push_back(*std::move(job));
   }
   return reading;
 }

@@ -33,6 +33,7 @@ struct JobReading {
   std::uint64_t rescued = 0;
   bool marked = false;
   std::uint32_t slice_us = 0;  // How long its time slices are by our setting; 0: no setting.
+  bool ends_blocks = false;    // Its thread blocks end before the GPU is taken from it.
   bool apart = false;          // Of a latency job: its time slices interrupt batch jobs'.
   gate::GateMode mode = gate::GateMode::kUnknown;
 };
@@ -40,7 +41,8 @@ struct JobReading {
 struct BoardReading {
   std::string gpu;  // The GPU's UUID as 32 hex digits.
   std::uint64_t at_ns = 0;
-  std::vector<JobReading> jobs;  // Those that live, by slot. MPS' server is none.
+  std::vector<JobReading> jobs;     // Those that live, by slot.
+  std::vector<JobReading> servers;  // Those of MPS, in whose time slices clients run.
 };
 
 // Reads the board at `path` without taking part: maps it for reading, takes no lock.

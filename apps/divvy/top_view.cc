@@ -118,6 +118,7 @@ json JobJson(const JobRates& rates) {
           {"mode", ModeOf(job)},
           {"apart", when(latency, job.apart)},
           {"slice_us", when(job.slice_us != 0, job.slice_us)},
+          {"ends_blocks", when(!latency, job.ends_blocks)},
           {"slo_ms", when(job.slo_ns != 0, static_cast<double>(job.slo_ns) / 1e6)},
           {"openness", when(latency, OpennessOf(job))},
           {"p50_ms", when(latency, static_cast<double>(job.p50_ns) / 1e6)},
@@ -136,6 +137,21 @@ json JobJson(const JobRates& rates) {
           {"seconds", rates.seconds}};
 }
 
+// Of time slices that we set; of one that we do not nothing is known.
+std::string ServerLine(const JobReading& server) {
+  return server.slice_us == 0
+             ? "MPS' server: time slices of its driver's, batch jobs are held back by markers\n"
+             : fmt::format("MPS' server: time slices of {} us, its kernels are stopped {}\n",
+                           server.slice_us,
+                           server.ends_blocks ? "between thread blocks" : "in their middle");
+}
+
+json ServerJson(const JobReading& server) {
+  return {{"pid", server.pid},
+          {"slice_us", server.slice_us == 0 ? json() : json(server.slice_us)},
+          {"ends_blocks", server.ends_blocks}};
+}
+
 bool Fits(const std::string& table, std::size_t columns) {
   for (std::size_t begin = 0; begin < table.size();) {
     const std::size_t end = table.find('\n', begin);
@@ -152,7 +168,7 @@ std::vector<GpuRates> RatesOf(const std::vector<BoardReading>& before,
   std::vector<GpuRates> gpus;
   for (const BoardReading& board : now) {
     if (board.jobs.empty()) continue;
-    GpuRates gpu{board.gpu, {}};
+    GpuRates gpu{board.gpu, {}, board.servers};
     const auto then = std::ranges::find(before, board.gpu, &BoardReading::gpu);
     for (const JobReading& job : board.jobs) {
       const JobReading* const same = FindSame(before, board.gpu, job);
@@ -184,6 +200,7 @@ std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names,
       table = Table(rows, kLeft);
     }
     text += table;
+    for (const JobReading& server : gpu.servers) text += ServerLine(server);
   }
   return text;
 }
@@ -200,6 +217,8 @@ json TopJson(const std::vector<GpuRates>& gpus, const GpuNames& names) {
     }
     entry["jobs"] = json::array();
     for (const JobRates& job : gpu.jobs) entry["jobs"].push_back(JobJson(job));
+    entry["mps_servers"] = json::array();
+    for (const JobReading& server : gpu.servers) entry["mps_servers"].push_back(ServerJson(server));
     array.push_back(std::move(entry));
   }
   return {{"gpus", std::move(array)}};

@@ -24,6 +24,7 @@ struct JobRates {
 struct GpuRates {
   std::string gpu;  // The GPU's UUID as 32 hex digits.
   std::vector<JobRates> jobs;
+  std::vector<JobReading> servers;  // Those of MPS.
 };
 
 // What a GPU is called: by UUID in hex digits.

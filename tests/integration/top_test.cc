@@ -113,11 +113,10 @@ TEST_F(TopTest, JobsAreShownByGpuWithWhatTheyDid) {
   EXPECT_EQ(ReadFile(path_), before) << "top only looks";
 }
 
-TEST_F(TopTest, JobThatIsApartIsShownSoAndItsSliceWithIt) {
+TEST_F(TopTest, JobThatIsApartIsShownSo) {
   gate::Slot& serve = Join(gate::JobClass::kLatency, "serve.py");
   serve.apart = 1;
   serve.marked = 1;
-  serve.slice_us = 20'000;
   gate::Slot& train = Join(gate::JobClass::kBatch, "train.py");
   train.apart = 1;  // Means nothing of a batch job.
   train.mode = static_cast<std::uint32_t>(gate::GateMode::kDevice);
@@ -126,7 +125,6 @@ TEST_F(TopTest, JobThatIsApartIsShownSoAndItsSliceWithIt) {
   const json jobs = json::parse(Top({"--once", "-o", "json"}).out).at("gpus").at(0).at("jobs");
   ASSERT_EQ(jobs.size(), 3U);
   EXPECT_EQ(jobs[0].at("apart"), true);
-  EXPECT_EQ(jobs[0].at("slice_us"), 20'000);
   EXPECT_EQ(jobs[0].at("mode"), "marked");
   EXPECT_EQ(jobs[1].at("apart"), nullptr);
   EXPECT_EQ(jobs[1].at("slice_us"), nullptr);
@@ -141,14 +139,25 @@ TEST_F(TopTest, JobThatIsApartIsShownSoAndItsSliceWithIt) {
   EXPECT_THAT(Top({"--once"}).out, ContainsRegex("other.py +latency +apart "));
 }
 
-TEST_F(TopTest, ServerOfMpsIsNoJob) {
-  Join(gate::JobClass::kServer, "nvidia-cuda-mps-server").slice_us = 200;
+TEST_F(TopTest, ServerOfMpsIsNoJobButItsTimeSlicesAreTold) {
+  gate::Slot& server = Join(gate::JobClass::kServer, "nvidia-cuda-mps-server");
   EXPECT_EQ(Top({"--once"}).out, "nobody runs under the gate here\n");
-  Join(gate::JobClass::kBatch, "train.py").slice_us = 300;
-  const json jobs = json::parse(Top({"--once", "-o", "json"}).out).at("gpus").at(0).at("jobs");
-  ASSERT_EQ(jobs.size(), 1U);
-  EXPECT_EQ(jobs[0].at("name"), "train.py");
-  EXPECT_EQ(jobs[0].at("slice_us"), 300);
+  gate::Slot& train = Join(gate::JobClass::kBatch, "train.py");
+  EXPECT_THAT(Top({"--once"}).out, HasSubstr("MPS' server: time slices of its driver's"));
+  server.slice_us = 200;
+  train.slice_us = 300;
+  train.ends_blocks = 1;
+  const json gpu = json::parse(Top({"--once", "-o", "json"}).out).at("gpus").at(0);
+  ASSERT_EQ(gpu.at("jobs").size(), 1U);
+  EXPECT_EQ(gpu.at("jobs")[0].at("name"), "train.py");
+  EXPECT_EQ(gpu.at("jobs")[0].at("slice_us"), 300);
+  EXPECT_EQ(gpu.at("jobs")[0].at("ends_blocks"), true);
+  EXPECT_EQ(gpu.at("mps_servers"),
+            json::parse(R"([{"pid": )" + std::to_string(getpid()) +
+                        R"(, "slice_us": 200, "ends_blocks": false}])"));
+  EXPECT_THAT(Top({"--once"}).out, HasSubstr("slices of 200 us, its kernels are stopped in their middle\n"));
+  server.ends_blocks = 1;
+  EXPECT_THAT(Top({"--once"}).out, HasSubstr("are stopped between thread blocks\n"));
 }
 
 TEST_F(TopTest, IntervalCountsOnlyWhatHappenedInIt) {
