@@ -93,6 +93,15 @@ cuda::Result cuStreamBeginCapture_v2_ptsz(cuda::Stream stream, cuda::CaptureMode
   return PerThread(cuStreamBeginCapture_v2, stream, mode);
 }
 
+// Before there were modes.
+cuda::Result cuStreamBeginCapture(cuda::Stream stream) noexcept {
+  return cuStreamBeginCapture_v2(stream, cuda::kCaptureGlobal);
+}
+
+cuda::Result cuStreamBeginCapture_ptsz(cuda::Stream stream) noexcept {
+  return PerThread(cuStreamBeginCapture, stream);
+}
+
 cuda::Result cuStreamBeginCaptureToGraph(cuda::Stream handle, cuda::Graph graph,
                                          const cuda::GraphNode* dependencies, const void*,
                                          std::size_t count, cuda::CaptureMode mode) noexcept {

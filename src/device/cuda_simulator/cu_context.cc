@@ -81,6 +81,8 @@ cuda::Result cuCtxDestroy_v2(cuda::Context handle) noexcept {
   });
 }
 
+cuda::Result cuCtxDestroy(cuda::Context context) noexcept { return cuCtxDestroy_v2(context); }
+
 cuda::Result cuCtxSetCurrent(cuda::Context context) noexcept {
   return InDriver("cuCtxSetCurrent", [&](Call& call) {
     ThreadState& thread = thread_state;

@@ -178,6 +178,10 @@ cuda::Result cuDevicePrimaryCtxRelease_v2(cuda::Device device) noexcept {
   });
 }
 
+cuda::Result cuDevicePrimaryCtxRelease(cuda::Device device) noexcept {
+  return cuDevicePrimaryCtxRelease_v2(device);
+}
+
 cuda::Result cuDevicePrimaryCtxReset_v2(cuda::Device device) noexcept {
   return OfDevice("cuDevicePrimaryCtxReset_v2", device, [&](Call& call, int) {
     Driver& driver = call.driver;
@@ -186,6 +190,10 @@ cuda::Result cuDevicePrimaryCtxReset_v2(cuda::Device device) noexcept {
       driver.DestroyContext(primary);
     return cuda::kSuccess;
   });
+}
+
+cuda::Result cuDevicePrimaryCtxReset(cuda::Device device) noexcept {
+  return cuDevicePrimaryCtxReset_v2(device);
 }
 
 cuda::Result cuDevicePrimaryCtxSetFlags_v2(cuda::Device device, unsigned) noexcept {

@@ -159,6 +159,12 @@ cuda::Result cuGraphKernelNodeGetParams_v2(cuda::GraphNode node,
                   [&](Call& call) { return TellKernel(call, node, params); });
 }
 
+cuda::Result cuGraphInstantiate(cuda::GraphExec* exec, cuda::Graph graph,
+                                cuda::GraphNode* error_node, char* log,
+                                std::size_t log_size) noexcept {
+  return cuGraphInstantiate_v2(exec, graph, error_node, log, log_size);
+}
+
 cuda::Result cuGraphInstantiate_v2(cuda::GraphExec* exec, cuda::Graph graph,
                                    cuda::GraphNode* error_node, char*, std::size_t) noexcept {
   if (error_node != nullptr) *error_node = nullptr;

@@ -38,8 +38,10 @@ cuda::Result cuDeviceGetPCIBusId(char* id, int length, cuda::Device device) noex
 cuda::Result cuDeviceGetDefaultMemPool(cuda::MemoryPool* pool, cuda::Device device) noexcept;
 cuda::Result cuDeviceGetMemPool(cuda::MemoryPool* pool, cuda::Device device) noexcept;
 cuda::Result cuDevicePrimaryCtxRetain(cuda::Context* context, cuda::Device device) noexcept;
-cuda::Result cuDevicePrimaryCtxRelease_v2(cuda::Device device) noexcept;
-cuda::Result cuDevicePrimaryCtxReset_v2(cuda::Device device) noexcept;
+cuda::Result cuDevicePrimaryCtxRelease(cuda::Device device) noexcept;
+decltype(cuDevicePrimaryCtxRelease) cuDevicePrimaryCtxRelease_v2;
+cuda::Result cuDevicePrimaryCtxReset(cuda::Device device) noexcept;
+decltype(cuDevicePrimaryCtxReset) cuDevicePrimaryCtxReset_v2;
 cuda::Result cuDevicePrimaryCtxSetFlags_v2(cuda::Device device, unsigned flags) noexcept;
 cuda::Result cuDevicePrimaryCtxGetState(cuda::Device device, unsigned* flags, int* active) noexcept;
 
@@ -48,7 +50,8 @@ cuda::Result cuCtxCreate_v3(cuda::Context* context, void* affinities, int count,
                             cuda::Device device) noexcept;
 cuda::Result cuCtxCreate_v4(cuda::Context* context, void* params, unsigned flags,
                             cuda::Device device) noexcept;
-cuda::Result cuCtxDestroy_v2(cuda::Context context) noexcept;
+cuda::Result cuCtxDestroy(cuda::Context context) noexcept;
+decltype(cuCtxDestroy) cuCtxDestroy_v2;
 cuda::Result cuCtxSetCurrent(cuda::Context context) noexcept;
 cuda::Result cuCtxGetCurrent(cuda::Context* context) noexcept;
 cuda::Result cuCtxPushCurrent_v2(cuda::Context context) noexcept;
@@ -113,6 +116,8 @@ decltype(cuStreamBatchMemOp) cuStreamBatchMemOp_v2;
 decltype(cuStreamBatchMemOp) cuStreamBatchMemOp_v2_ptsz;
 
 cuda::Result cuThreadExchangeStreamCaptureMode(cuda::CaptureMode* mode) noexcept;
+cuda::Result cuStreamBeginCapture(cuda::Stream stream) noexcept;
+decltype(cuStreamBeginCapture) cuStreamBeginCapture_ptsz;
 cuda::Result cuStreamBeginCapture_v2(cuda::Stream stream, cuda::CaptureMode mode) noexcept;
 decltype(cuStreamBeginCapture_v2) cuStreamBeginCapture_v2_ptsz;
 cuda::Result cuStreamBeginCaptureToGraph(cuda::Stream stream, cuda::Graph graph,
@@ -200,9 +205,10 @@ cuda::Result cuGraphNodeGetType(cuda::GraphNode node, GraphNodeType* type) noexc
 cuda::Result cuGraphKernelNodeGetParams(cuda::GraphNode node, KernelNodeParamsV1* params) noexcept;
 cuda::Result cuGraphKernelNodeGetParams_v2(cuda::GraphNode node,
                                            cuda::KernelNodeParams* params) noexcept;
-cuda::Result cuGraphInstantiate_v2(cuda::GraphExec* exec, cuda::Graph graph,
-                                   cuda::GraphNode* error_node, char* log,
-                                   std::size_t log_size) noexcept;
+cuda::Result cuGraphInstantiate(cuda::GraphExec* exec, cuda::Graph graph,
+                                cuda::GraphNode* error_node, char* log,
+                                std::size_t log_size) noexcept;
+decltype(cuGraphInstantiate) cuGraphInstantiate_v2;
 cuda::Result cuGraphInstantiateWithFlags(cuda::GraphExec* exec, cuda::Graph graph,
                                          unsigned long long flags) noexcept;
 cuda::Result cuGraphInstantiateWithParams(cuda::GraphExec* exec, cuda::Graph graph,

@@ -113,6 +113,9 @@ TEST_F(ProcessTest, LookupsGiveTheNewestFormOfAVersion) {
     EXPECT_EQ(found("cuLaunchKernel", 7000, 1), symbol("cuLaunchKernel"));
     EXPECT_EQ(found("cuLaunchKernel", 7000, 2), symbol("cuLaunchKernel_ptsz"));
     EXPECT_EQ(found("cuEventQuery", 7000, 2), symbol("cuEventQuery"));  // It has no such form.
+    EXPECT_EQ(found("cuStreamBeginCapture", 10000, 2), symbol("cuStreamBeginCapture_ptsz"));
+    EXPECT_EQ(found("cuStreamBeginCapture", 10010, 2), symbol("cuStreamBeginCapture_v2_ptsz"));
+    EXPECT_EQ(found("cuGraphInstantiate", 10020, 0), symbol("cuGraphInstantiate"));
     EXPECT_EQ(found("cuGraphInstantiate", 11040, 0), symbol("cuGraphInstantiate_v2"));
     EXPECT_EQ(found("cuGraphInstantiate", 12000, 0), symbol("cuGraphInstantiateWithFlags"));
     EXPECT_EQ(found("cuMemAlloc_v2", 13000, 0), unknown);
