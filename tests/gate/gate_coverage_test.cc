@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -53,6 +55,36 @@ class GateCoverageTest : public GateTest {
     EXPECT_EQ(seen.requests, inference ? kRuns : 0U) << "each from its first launch to its wait";
   }
 
+  void CheckNeedsOnlyTheCLibrary(const std::string& library) const {
+    const test::Finished finished = Run(As::kUngated, {"/usr/bin/env", "readelf", "-dW", library});
+    ASSERT_EQ(finished.exit_status, 0) << finished.err;
+    std::istringstream lines(finished.out);
+    int needed = 0;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find("(NEEDED)") == std::string::npos) continue;
+      ++needed;
+      EXPECT_TRUE(line.find("[libc.so.") != std::string::npos ||
+                  line.find("[ld-linux") != std::string::npos ||
+                  line.find("[libdl.so.") != std::string::npos ||
+                  line.find("[libpthread.so.") != std::string::npos)
+          << line;
+    }
+    EXPECT_GE(needed, 1);
+  }
+
+  // By name, in order.
+  std::vector<std::string> Exports(const std::string& library) const {
+    const test::Finished finished = Run(
+        As::kUngated, {"/usr/bin/env", "nm", "-D", "--defined-only", "--format=posix", library});
+    EXPECT_EQ(finished.exit_status, 0) << finished.err;
+    std::vector<std::string> names;
+    std::istringstream lines(finished.out);
+    for (std::string line; std::getline(lines, line);)
+      names.push_back(line.substr(0, line.find(' ')));
+    EXPECT_FALSE(names.empty());
+    return names;
+  }
+
   void CheckStreams(const char* lookup) const {
     for (const As as : {As::kBatch, As::kLatency}) {
       for (const char* stream : {"default", "own", "ptds"}) {
@@ -79,6 +111,38 @@ TEST_F(GateCoverageTest, RequestsAreSeenHoweverTheirEndIsAwaited) {
       ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
       EXPECT_EQ(CoverageIn(finished.err).requests, 6U);
     }
+  }
+}
+
+TEST_F(GateCoverageTest, EveryFormOfACallDoesTheSame) {
+  for (const As as : {As::kLatency, As::kBatch}) {
+    const test::Finished finished = Run(as, {GATE_PROBE, "forms"});
+    ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+    const Coverage seen = CoverageIn(finished.err);
+    constexpr unsigned kCaptured = 1 + 2 + 3 + 4 + 5 + 6;
+    EXPECT_EQ(seen.captured, kCaptured);
+    EXPECT_EQ(seen.kernels, kCaptured + 16);
+    EXPECT_EQ(seen.graphs, 6U);
+    EXPECT_EQ(seen.requests, as == As::kLatency ? 6U + 16U : 0U);
+    EXPECT_EQ(Stats().back()["kernels"], seen.kernels) << "the driver ran what was launched";
+  }
+}
+
+TEST_F(GateCoverageTest, EveryHookIsCalledBySomeTest) {
+  const std::string path = directory_ + "/called";
+  const Environment asked{{"DIVVY_PROBE_CALLED", path}, {"DIVVY_MEMORY_BYTES", "1073741824"}};
+  for (const Words& words :
+       {Words{"forms"}, Words{"contexts"}, Words{"memory", asked.at("DIVVY_MEMORY_BYTES")}}) {
+    Words command{GATE_PROBE};
+    command.insert(command.end(), words.begin(), words.end());
+    const test::Finished finished = Run(As::kBatch, command, asked);
+    ASSERT_EQ(finished.exit_status, 0) << words[0] << ": " << finished.out << finished.err;
+  }
+  std::set<std::string> called;
+  std::ifstream file(path);
+  for (std::string name; std::getline(file, name);) called.insert(name);
+  for (const std::string& name : Exports(GATE_LIBRARY)) {
+    EXPECT_TRUE(!name.starts_with("cu") || called.contains(name)) << name;
   }
 }
 
@@ -207,31 +271,12 @@ TEST_F(GateCoverageTest, PythonFindsTheMarksOrDoesWithout) {
 }
 
 TEST_F(GateCoverageTest, TheLibraryNeedsNothingButTheCLibrary) {
-  const test::Finished finished =
-      Run(As::kUngated, {"/usr/bin/env", "readelf", "-dW", GATE_LIBRARY});
-  ASSERT_EQ(finished.exit_status, 0) << finished.err;
-  std::istringstream lines(finished.out);
-  int needed = 0;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find("(NEEDED)") == std::string::npos) continue;
-    ++needed;
-    EXPECT_TRUE(line.find("[libc.so.") != std::string::npos ||
-                line.find("[ld-linux") != std::string::npos ||
-                line.find("[libdl.so.") != std::string::npos ||
-                line.find("[libpthread.so.") != std::string::npos)
-        << line;
-  }
-  EXPECT_GE(needed, 1);
+  CheckNeedsOnlyTheCLibrary(GATE_LIBRARY);
 }
 
 TEST_F(GateCoverageTest, TheLibraryExportsItsHooksAndNothingElse) {
-  const test::Finished finished = Run(
-      As::kUngated, {"/usr/bin/env", "nm", "-D", "--defined-only", "--format=posix", GATE_LIBRARY});
-  ASSERT_EQ(finished.exit_status, 0) << finished.err;
-  std::istringstream lines(finished.out);
   int hooks = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const std::string name = line.substr(0, line.find(' '));
+  for (const std::string& name : Exports(GATE_LIBRARY)) {
     if (name.starts_with("cu")) {
       ++hooks;
       continue;

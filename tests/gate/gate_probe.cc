@@ -1,4 +1,3 @@
-#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,18 +7,21 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
 #include "divvy_gate.h"
 #include "gate/board.h"
-#include "gate/cuda_abi.h"
+#include "gate_probe.h"
 
 // A program that uses CUDA in the ways that are easiest to break from outside, and checks that
 // nothing did. Says what went wrong and ends with 1, or says OK and ends as it was asked to.
 //
 //   divvy-gate-probe memory QUOTA_BYTES | capture | neighbours | exit STATUS | fork | marks N
-//     | waits | killed N | contexts | late-stream N | graphs | refused-graphs
+//     | waits | killed N | contexts | late-stream N | graphs | refused-graphs | forms
+//     | fork-while-allocating
 
 // In C, to see that the header is.
 extern "C" void MarkInC(void (*work)(void));
@@ -27,22 +29,14 @@ extern "C" void MarkInC(void (*work)(void));
 extern "C" int DivvyNeighbour();
 
 namespace divvy::tests {
-namespace {
+
+cuda::Context context;
+cuda::Function kernel;
 
 void Expect(bool is_so, const char* what, int line) {
   if (is_so) return;
   std::printf("line %d: not so: %s\n", line, what);
   std::exit(1);
-}
-#define EXPECT_THAT_IT(condition) Expect((condition), #condition, __LINE__)
-
-template <typename... Arguments>
-cuda::Result Call(const char* name, Arguments... arguments) {
-  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-  Expect(library != nullptr, "libcuda.so.1 can be loaded", __LINE__);
-  void* const found = dlsym(library, name);
-  Expect(found != nullptr, name, __LINE__);
-  return reinterpret_cast<cuda::Result (*)(Arguments...)>(found)(arguments...);
 }
 
 void Must(cuda::Result result, const char* what, int line) {
@@ -50,18 +44,34 @@ void Must(cuda::Result result, const char* what, int line) {
   std::printf("line %d: %s answers %d\n", line, what, result);
   std::exit(1);
 }
-#define MUST(name, ...) Must(Call(name, ##__VA_ARGS__), name, __LINE__)
 
-cuda::Context context;
-cuda::Function kernel;
+namespace {
 
-void SetUp() {
-  cuda::Module module = nullptr;
-  MUST("cuInit", 0U);
-  MUST("cuDevicePrimaryCtxRetain", &context, 0);
-  MUST("cuCtxSetCurrent", context);
-  MUST("cuModuleLoadData", &module, static_cast<const void*>("kernel probe us=200\n"));
-  MUST("cuModuleGetFunction", &kernel, module, "probe");
+// What was called, if the test wants to know.
+std::mutex called_lock;
+std::set<std::string> called;
+const char* const called_file = std::getenv("DIVVY_PROBE_CALLED");
+
+void TellWhatWasCalled() {
+  if (called_file == nullptr) return;
+  std::FILE* const file = std::fopen(called_file, "ae");
+  Expect(file != nullptr, called_file, __LINE__);
+  for (const std::string& name : called) std::fprintf(file, "%s\n", name.c_str());
+  std::fclose(file);
+}
+
+}  // namespace
+
+void* Find(const char* name) {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  Expect(library != nullptr, "libcuda.so.1 can be loaded", __LINE__);
+  void* const found = dlsym(library, name);
+  Expect(found != nullptr, name, __LINE__);
+  if (called_file != nullptr) {
+    const std::lock_guard lock(called_lock);
+    called.insert(name);
+  }
+  return found;
 }
 
 cuda::Result Launch(cuda::Stream stream) {
@@ -72,6 +82,17 @@ cuda::Result Launch(cuda::Stream stream) {
 void LaunchAndWait() {
   Must(Launch(nullptr), "cuLaunchKernel", __LINE__);
   MUST("cuCtxSynchronize");
+}
+
+namespace {
+
+void SetUp() {
+  cuda::Module module = nullptr;
+  MUST("cuInit", 0U);
+  MUST("cuDevicePrimaryCtxRetain", &context, 0);
+  MUST("cuCtxSetCurrent", context);
+  MUST("cuModuleLoadData", &module, static_cast<const void*>("kernel probe us=200\n"));
+  MUST("cuModuleGetFunction", &kernel, module, "probe");
 }
 
 // One stream has a kernel under way that is not over when the program ends; the other gets on.
@@ -97,57 +118,6 @@ void LaunchBesideALateStream(long launches) {
   std::puts("OK");
   std::fflush(stdout);
   _exit(0);
-}
-
-std::size_t FreeBytes(std::size_t quota) {
-  std::size_t free_bytes = 0;
-  std::size_t total = 0;
-  MUST("cuMemGetInfo_v2", &free_bytes, &total);
-  EXPECT_THAT_IT(total == quota);
-  return free_bytes;
-}
-
-// Every kind of allocation counts, fails cleanly beyond the quota, and comes back when it is freed.
-void CheckMemory(std::size_t quota) {
-  const std::size_t most = quota - quota / 4;
-  cuda::DevicePointer pointer = 0;
-  cuda::DevicePointer second = 0;
-  EXPECT_THAT_IT(FreeBytes(quota) == quota);
-
-  MUST("cuMemAlloc_v2", &pointer, most);
-  EXPECT_THAT_IT(FreeBytes(quota) == quota - most);
-  EXPECT_THAT_IT(Call("cuMemAlloc_v2", &second, most) == cuda::kOutOfMemory);
-  EXPECT_THAT_IT(Call("cuMemAlloc_v2", &second, ~std::size_t{0}) == cuda::kOutOfMemory);
-  EXPECT_THAT_IT(Call("cuMemAllocManaged", &second, most, 1U) == cuda::kOutOfMemory);
-  EXPECT_THAT_IT(Call("cuMemAllocAsync", &second, most, cuda::Stream{}) == cuda::kOutOfMemory);
-  LaunchAndWait();  // Nothing was harmed.
-  MUST("cuMemFree_v2", pointer);
-  EXPECT_THAT_IT(FreeBytes(quota) == quota);
-
-  MUST("cuMemAllocAsync", &pointer, most, cuda::Stream{});
-  EXPECT_THAT_IT(Call("cuMemAlloc_v2", &second, most) == cuda::kOutOfMemory);
-  MUST("cuMemFreeAsync", pointer, cuda::Stream{});
-  MUST("cuCtxSynchronize");
-  EXPECT_THAT_IT(FreeBytes(quota) == quota);
-
-  std::size_t pitch = 0;
-  MUST("cuMemAllocPitch_v2", &pointer, &pitch, std::size_t{1000}, std::size_t{64}, 4U);
-  EXPECT_THAT_IT(FreeBytes(quota) == quota - pitch * 64);
-  MUST("cuMemFree_v2", pointer);
-
-  cuda::AllocationProperties properties{};
-  properties.type = 1;
-  properties.location = {.type = cuda::kLocationDevice, .id = 0};
-  cuda::AllocationHandle handle = 0;
-  constexpr std::size_t kGranule = std::size_t{2} << 20;
-  MUST("cuMemCreate", &handle, kGranule, &properties, 0ULL);
-  EXPECT_THAT_IT(FreeBytes(quota) == quota - kGranule);
-  MUST("cuMemRelease", handle);
-  EXPECT_THAT_IT(FreeBytes(quota) == quota);
-  for (int i = 0; i < 1000; ++i) {
-    MUST("cuMemAlloc_v2", &pointer, most);
-    MUST("cuMemFree_v2", pointer);
-  }
 }
 
 // One thread captures in the mode that any unsafe call of any thread breaks, another trains.
@@ -241,37 +211,6 @@ void CheckWaits() {
     }
     if (request % 3 == 0) usleep(20'000);
     MUST("cuStreamSynchronize", work);
-  }
-}
-
-// A context after the other, each with a kernel of its own: created and destroyed, then the primary
-// one, retained and released, with another that is retained meanwhile and does not end it.
-void CheckContexts() {
-  for (int round = 0; round < 4; ++round) {
-    const bool primary = round >= 2;
-    const std::string name = "round" + std::to_string(round);
-    const std::string code = "kernel " + name + " us=50\n";
-    cuda::Context own = nullptr;
-    cuda::Module module = nullptr;
-    if (primary) {
-      MUST("cuDevicePrimaryCtxRetain", &own, 0);
-      MUST("cuCtxSetCurrent", own);
-    } else {
-      MUST("cuCtxCreate_v2", &own, 0U, 0);
-    }
-    MUST("cuModuleLoadData", &module, static_cast<const void*>(code.c_str()));
-    MUST("cuModuleGetFunction", &kernel, module, name.c_str());
-    for (int i = 0; i < 20; ++i) {
-      LaunchAndWait();
-      if (!primary || i != 10) continue;
-      MUST("cuDevicePrimaryCtxRetain", &own, 0);
-      MUST("cuDevicePrimaryCtxRelease_v2", 0);
-    }
-    if (primary) {
-      MUST("cuDevicePrimaryCtxRelease_v2", 0);
-    } else {
-      MUST("cuCtxDestroy_v2", own);
-    }
   }
 }
 
@@ -369,6 +308,7 @@ int Run(const char* what, long number) {
   if (std::strcmp(what, "contexts") == 0) {
     MUST("cuInit", 0U);
     CheckContexts();
+    TellWhatWasCalled();
     std::puts("OK");
     return 0;
   }
@@ -381,11 +321,14 @@ int Run(const char* what, long number) {
   if (std::strcmp(what, "late-stream") == 0) LaunchBesideALateStream(number);
   if (std::strcmp(what, "graphs") == 0) CheckGraphs();
   if (std::strcmp(what, "refused-graphs") == 0) CheckRefusedGraphs();
+  if (std::strcmp(what, "forms") == 0) CheckForms();
+  if (std::strcmp(what, "fork-while-allocating") == 0) ForkWhileAllocating();
   if (std::strcmp(what, "exit") == 0) LaunchAndWait();
   if (std::strcmp(what, "killed") == 0) {
     for (long i = 0; i < number; ++i) LaunchAndWait();
     kill(getpid(), SIGKILL);
   }
+  TellWhatWasCalled();
   std::puts("OK");
   return std::strcmp(what, "exit") == 0 ? static_cast<int>(number) : 0;
 }
