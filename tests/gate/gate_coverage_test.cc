@@ -191,6 +191,14 @@ TEST_F(GateCoverageTest, AForkedChildSpeaksOnlyForItself) {
   }
 }
 
+TEST_F(GateCoverageTest, AChildForkedDuringAnAllocationDoesNotWaitForIt) {
+  for (const As as : {As::kLatency, As::kBatch}) {
+    const test::Finished finished =
+        Run(as, {GATE_PROBE, "fork-while-allocating"}, {{"DIVVY_CUDA_SIM_SPEC", "memory=256GiB"}});
+    EXPECT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+  }
+}
+
 TEST_F(GateCoverageTest, WhatTheLoaderFindsNextGoesByTheCaller) {
   const test::Finished finished = Run(As::kBatch, {GATE_PROBE, "neighbours"});
   EXPECT_EQ(finished.exit_status, 0) << finished.out;

@@ -103,6 +103,15 @@ void ForgetMemory() {
   pthread_mutex_unlock(&held_lock);
 }
 
+void DropMemory() {
+  // The thread that held the lock is not in this process.
+  pthread_mutex_init(&held_lock, nullptr);
+  // Not written where there is nothing to forget: every page written is a page copied.
+  if (held_bytes == 0) return;
+  for (Held& entry : held) entry = {};
+  held_bytes = 0;
+}
+
 extern "C" {
 
 DIVVY_HOOK cuda::Result cuMemAlloc_v2(cuda::DevicePointer* pointer, std::size_t bytes) {

@@ -89,6 +89,7 @@ void AfterForkInChild() {
     memset(static_cast<void*>(&gpu), 0, sizeof gpu);
   }
   DropLog();
+  DropMemory();
   ForgetSlices();
   if (pinned != nullptr) munmap(pinned, sizeof *pinned);
   MapPinned();

@@ -203,6 +203,8 @@ void ForgetGpu(cuda::Device device);
 void ForgetContext(cuda::Context context);
 // Likewise its allocations, where they can be told from other devices'.
 void ForgetMemory();
+// In the child of a fork: what its parent allocated is not its own.
+void DropMemory();
 
 // In MPS' server: takes its place on the board of the GPU that DIVVY_GPU_UUID names.
 void JoinAsServer();
