@@ -75,8 +75,8 @@ class Worker {
         !report_.Note(cuda_.stream_create(&stream_, cuda::kStreamNonBlocking))) {
       return false;
     }
-    if (options_.sync == JobSync::kEvent && !report_.Note(cuda_.event_create(&event_, 0)))
-      return false;
+    const bool records = options_.sync == JobSync::kEvent || options_.sync == JobSync::kQueryEvent;
+    if (records && !report_.Note(cuda_.event_create(&event_, 0))) return false;
     if (options_.sync == JobSync::kCopy && !report_.Note(cuda_.memory_allocate(&answer_, 4096))) {
       return false;
     }
@@ -108,12 +108,27 @@ class Worker {
     void* parameters[] = {&us};
     for (int i = 0; i < options_.kernels; ++i) {
       if (think) Think(options_.think_us);
-      if (!report_.Note(cuda_.launch(function_, options_.blocks, 1, 1, options_.threads_per_block,
-                                     1, 1, 0, stream_, parameters, nullptr))) {
-        return false;
-      }
+      if (!report_.Note(Launch(parameters))) return false;
     }
     return true;
+  }
+
+  cuda::Result Launch(void** parameters) {
+    const unsigned blocks = options_.blocks;
+    const unsigned threads = options_.threads_per_block;
+    switch (options_.launch) {
+      case JobLaunch::kPlain:
+        return cuda_.launch(function_, blocks, 1, 1, threads, 1, 1, 0, stream_, parameters,
+                            nullptr);
+      case JobLaunch::kEx: {
+        const cuda::LaunchConfig config{blocks, 1, 1, threads, 1, 1, 0, stream_, nullptr, 0};
+        return cuda_.launch_ex(&config, function_, parameters, nullptr);
+      }
+      case JobLaunch::kCooperative:
+        return cuda_.launch_cooperative(function_, blocks, 1, 1, threads, 1, 1, 0, stream_,
+                                        parameters);
+    }
+    return cuda::kUnknown;
   }
 
   cuda::Result Synchronise() {
@@ -127,11 +142,20 @@ class Worker {
         return recorded == cuda::kSuccess ? cuda_.event_synchronize(event_) : recorded;
       }
       case JobSync::kQuery:
-        while (true) {
-          const auto result = cuda_.stream_query(stream_);
-          if (result != cuda::kNotReady) return result;
-          std::this_thread::sleep_for(std::chrono::microseconds(50));
-        }
+        return Poll([&] { return cuda_.stream_query(stream_); });
+      case JobSync::kQueryEvent: {
+        const auto recorded = cuda_.event_record(event_, stream_);
+        return recorded == cuda::kSuccess ? Poll([&] { return cuda_.event_query(event_); })
+                                          : recorded;
+      }
+      case JobSync::kHost: {
+        // The job itself asks nobody.
+        std::atomic<bool> done{false};
+        const auto set = [](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); };
+        const auto result = cuda_.launch_host_function(stream_, set, &done);
+        if (result != cuda::kSuccess) return result;
+        return Poll([&] { return done.load() ? cuda::kSuccess : cuda::kNotReady; });
+      }
       case JobSync::kCopy: {
         // A copy waits for the default stream only; one's own comes first.
         char bytes[64];
@@ -143,6 +167,15 @@ class Worker {
       }
     }
     return cuda::kUnknown;
+  }
+
+  template <typename Ask>
+  static cuda::Result Poll(Ask ask) {
+    while (true) {
+      const cuda::Result result = ask();
+      if (result != cuda::kNotReady) return result;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   }
 
   const Cuda& cuda_;

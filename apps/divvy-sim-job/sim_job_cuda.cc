@@ -8,28 +8,27 @@ namespace divvy::tests {
 namespace {
 
 using GetProcAddress = cuda::Result (*)(const char*, void**, int, std::uint64_t, int*);
+using FirstGetProcAddress = cuda::Result (*)(const char*, void**, int, std::uint64_t);
 
 // One way to look functions up; remembers the first it did not find.
 class Finder {
  public:
-  Finder(void* library, GetProcAddress get_proc_address, bool per_thread)
-      : library_(library), get_proc_address_(get_proc_address), per_thread_(per_thread) {}
+  // `get_proc_address` is the driver's look-up, in its first form or the second; null: the loader's
+  // is used.
+  Finder(void* library, void* get_proc_address, bool is_first_form, bool per_thread)
+      : library_(library),
+        get_proc_address_(get_proc_address),
+        is_first_form_(is_first_form),
+        per_thread_(per_thread) {}
 
   // `symbol` is the exported name of what CUDA had under `name` in `version`; `own` the ending of
   // the form with a default stream for each thread, if there is one.
   template <typename Function>
   void Find(Function& function, const char* name, int version, const std::string& symbol,
             const char* own = "") {
-    void* address = nullptr;
-    if (get_proc_address_ != nullptr) {
-      int status = 0;
-      const std::uint64_t flags = per_thread_ ? cuda::kPerThreadDefaultStream : 0;
-      if (get_proc_address_(name, &address, version, flags, &status) != cuda::kSuccess) {
-        address = nullptr;
-      }
-    } else {
-      address = dlsym(library_, (per_thread_ ? symbol + own : symbol).c_str());
-    }
+    void* address = get_proc_address_ != nullptr
+                        ? Ask(name, version)
+                        : dlsym(library_, (per_thread_ ? symbol + own : symbol).c_str());
     if (address == nullptr && missing_.empty()) missing_ = name;
     function = reinterpret_cast<Function>(address);
   }
@@ -37,8 +36,20 @@ class Finder {
   const std::string& missing() const { return missing_; }
 
  private:
+  void* Ask(const char* name, int version) const {
+    void* address = nullptr;
+    int status = 0;
+    const std::uint64_t flags = per_thread_ ? cuda::kPerThreadDefaultStream : 0;
+    const auto result = is_first_form_ ? reinterpret_cast<FirstGetProcAddress>(get_proc_address_)(
+                                             name, &address, version, flags)
+                                       : reinterpret_cast<GetProcAddress>(get_proc_address_)(
+                                             name, &address, version, flags, &status);
+    return result == cuda::kSuccess ? address : nullptr;
+  }
+
   void* library_;
-  GetProcAddress get_proc_address_;
+  void* get_proc_address_;
+  bool is_first_form_;
   bool per_thread_;
   std::string missing_;
 };
@@ -54,6 +65,10 @@ Cuda FindAll(Finder& finder) {
   finder.Find(cuda.module_load, "cuModuleLoadData", 2000, "cuModuleLoadData");
   finder.Find(cuda.module_function, "cuModuleGetFunction", 2000, "cuModuleGetFunction");
   finder.Find(cuda.launch, "cuLaunchKernel", 7000, "cuLaunchKernel", "_ptsz");
+  finder.Find(cuda.launch_ex, "cuLaunchKernelEx", 11060, "cuLaunchKernelEx", "_ptsz");
+  finder.Find(cuda.launch_cooperative, "cuLaunchCooperativeKernel", 9000,
+              "cuLaunchCooperativeKernel", "_ptsz");
+  finder.Find(cuda.launch_host_function, "cuLaunchHostFunc", 10000, "cuLaunchHostFunc", "_ptsz");
   finder.Find(cuda.stream_create, "cuStreamCreate", 2000, "cuStreamCreate");
   finder.Find(cuda.stream_synchronize, "cuStreamSynchronize", 7000, "cuStreamSynchronize", "_ptsz");
   finder.Find(cuda.stream_query, "cuStreamQuery", 7000, "cuStreamQuery", "_ptsz");
@@ -66,6 +81,7 @@ Cuda FindAll(Finder& finder) {
   finder.Find(cuda.event_create, "cuEventCreate", 2000, "cuEventCreate");
   finder.Find(cuda.event_record, "cuEventRecord", 7000, "cuEventRecord", "_ptsz");
   finder.Find(cuda.event_synchronize, "cuEventSynchronize", 2000, "cuEventSynchronize");
+  finder.Find(cuda.event_query, "cuEventQuery", 2000, "cuEventQuery");
   finder.Find(cuda.memory_allocate, "cuMemAlloc", 3020, "cuMemAlloc_v2");
   finder.Find(cuda.copy_to_host, "cuMemcpyDtoH", 7000, "cuMemcpyDtoH_v2", "_ptds");
   return cuda;
@@ -84,15 +100,17 @@ std::optional<Cuda> FindCuda(Lookup lookup, bool per_thread, std::string& proble
     problem = dlerror();
     return std::nullopt;
   }
-  GetProcAddress get_proc_address = nullptr;
-  if (lookup == Lookup::kByVersion) {
-    get_proc_address = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
+  void* get_proc_address = nullptr;
+  const bool is_first_form = lookup == Lookup::kByFirstVersion;
+  if (is_first_form || lookup == Lookup::kByVersion) {
+    const char* const name = is_first_form ? "cuGetProcAddress" : "cuGetProcAddress_v2";
+    get_proc_address = dlsym(library, name);
     if (get_proc_address == nullptr) {
-      problem = "libcuda.so.1 has no cuGetProcAddress_v2";
+      problem = std::string("libcuda.so.1 has no ") + name;
       return std::nullopt;
     }
   }
-  Finder finder(library, get_proc_address, per_thread);
+  Finder finder(library, get_proc_address, is_first_form, per_thread);
   const Cuda cuda = FindAll(finder);
   if (!finder.missing().empty()) {
     problem = "libcuda.so.1 has no " + finder.missing();

@@ -9,9 +9,10 @@ namespace divvy::tests {
 
 // How a program comes by the driver's functions.
 enum class Lookup {
-  kByVersion,  // As CUDA's runtime: dlopen, dlsym of cuGetProcAddress_v2, the rest from that.
-  kByName,     // dlopen and dlsym, as cuFFT, Triton and many others.
-  kLinked,     // Bound by the loader; only divvy-sim-job-linked can.
+  kByVersion,       // As CUDA's runtime: dlopen, dlsym of cuGetProcAddress_v2, the rest from that.
+  kByFirstVersion,  // As that of CUDA 11, which has no more than cuGetProcAddress.
+  kByName,          // dlopen and dlsym, as cuFFT, Triton and many others.
+  kLinked,          // Bound by the loader; only divvy-sim-job-linked can.
 };
 
 // The functions of the driver that the job uses, wherever they came from.
@@ -26,6 +27,10 @@ struct Cuda {
   cuda::Result (*module_function)(cuda::Function*, cuda::Module, const char*);
   cuda::Result (*launch)(cuda::Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                          unsigned, cuda::Stream, void**, void**);
+  cuda::Result (*launch_ex)(const cuda::LaunchConfig*, cuda::Function, void**, void**);
+  cuda::Result (*launch_cooperative)(cuda::Function, unsigned, unsigned, unsigned, unsigned,
+                                     unsigned, unsigned, unsigned, cuda::Stream, void**);
+  cuda::Result (*launch_host_function)(cuda::Stream, void (*)(void*), void*);
   cuda::Result (*stream_create)(cuda::Stream*, unsigned);
   cuda::Result (*stream_synchronize)(cuda::Stream);
   cuda::Result (*stream_query)(cuda::Stream);
@@ -36,6 +41,7 @@ struct Cuda {
   cuda::Result (*event_create)(cuda::Event*, unsigned);
   cuda::Result (*event_record)(cuda::Event, cuda::Stream);
   cuda::Result (*event_synchronize)(cuda::Event);
+  cuda::Result (*event_query)(cuda::Event);
   cuda::Result (*memory_allocate)(cuda::DevicePointer*, std::size_t);
   cuda::Result (*copy_to_host)(void*, cuda::DevicePointer, std::size_t);
 };

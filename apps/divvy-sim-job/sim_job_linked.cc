@@ -21,8 +21,13 @@ std::optional<Cuda> LinkedCuda(bool per_thread) {
   cuda.graph_instantiate = driver::cuGraphInstantiateWithFlags;
   cuda.event_create = driver::cuEventCreate;
   cuda.event_synchronize = driver::cuEventSynchronize;
+  cuda.event_query = driver::cuEventQuery;
   cuda.memory_allocate = driver::cuMemAlloc_v2;
   cuda.launch = per_thread ? driver::cuLaunchKernel_ptsz : driver::cuLaunchKernel;
+  cuda.launch_ex = per_thread ? driver::cuLaunchKernelEx_ptsz : driver::cuLaunchKernelEx;
+  cuda.launch_cooperative =
+      per_thread ? driver::cuLaunchCooperativeKernel_ptsz : driver::cuLaunchCooperativeKernel;
+  cuda.launch_host_function = per_thread ? driver::cuLaunchHostFunc_ptsz : driver::cuLaunchHostFunc;
   cuda.stream_synchronize =
       per_thread ? driver::cuStreamSynchronize_ptsz : driver::cuStreamSynchronize;
   cuda.stream_query = per_thread ? driver::cuStreamQuery_ptsz : driver::cuStreamQuery;

@@ -24,15 +24,18 @@ bool ToChoice(std::string_view text, const std::pair<std::string_view, T> (&choi
   return false;
 }
 
-constexpr std::pair<std::string_view, Lookup> kLookups[] = {
-    {"getproc", Lookup::kByVersion}, {"dlsym", Lookup::kByName}, {"linked", Lookup::kLinked}};
+constexpr std::pair<std::string_view, Lookup> kLookups[] = {{"getproc", Lookup::kByVersion},
+                                                            {"getproc-v1", Lookup::kByFirstVersion},
+                                                            {"dlsym", Lookup::kByName},
+                                                            {"linked", Lookup::kLinked}};
 constexpr std::pair<std::string_view, JobStream> kStreams[] = {
     {"default", JobStream::kDefault}, {"own", JobStream::kOwn}, {"ptds", JobStream::kPerThread}};
-constexpr std::pair<std::string_view, JobSync> kSyncs[] = {{"stream", JobSync::kStream},
-                                                           {"event", JobSync::kEvent},
-                                                           {"ctx", JobSync::kContext},
-                                                           {"query", JobSync::kQuery},
-                                                           {"memcpy", JobSync::kCopy}};
+constexpr std::pair<std::string_view, JobLaunch> kLaunches[] = {
+    {"plain", JobLaunch::kPlain}, {"ex", JobLaunch::kEx}, {"cooperative", JobLaunch::kCooperative}};
+constexpr std::pair<std::string_view, JobSync> kSyncs[] = {
+    {"stream", JobSync::kStream}, {"event", JobSync::kEvent}, {"ctx", JobSync::kContext},
+    {"query", JobSync::kQuery},   {"memcpy", JobSync::kCopy}, {"query-event", JobSync::kQueryEvent},
+    {"host", JobSync::kHost}};
 
 bool SetFlag(std::string_view name, JobOptions& options) {
   if (name == "--marked") return options.marked = true;
@@ -48,6 +51,7 @@ bool SetFlag(std::string_view name, JobOptions& options) {
 bool SetValue(std::string_view name, std::string_view value, JobOptions& options) {
   if (name == "--lookup") return ToChoice(value, kLookups, options.lookup);
   if (name == "--stream") return ToChoice(value, kStreams, options.stream);
+  if (name == "--launch") return ToChoice(value, kLaunches, options.launch);
   if (name == "--sync") return ToChoice(value, kSyncs, options.sync);
   if (name == "--kernels") return ToNumber(value, options.kernels);
   if (name == "--us") return ToNumber(value, options.us);
@@ -73,9 +77,10 @@ const char* JobUsage() {
   return "usage: divvy-sim-job infer|train [--kernels N] [--us D] [--blocks B] [--block-threads "
          "T]\n"
          "  [--graph 0|1] [--rate R] [--requests N | --steps N] [--secs S] [--think-us U]\n"
-         "  [--lookup getproc|dlsym|linked] [--stream default|own|ptds]\n"
-         "  [--sync stream|event|ctx|query|memcpy] [--marked] [--alloc BYTES] [--threads T]\n"
-         "  [--fork-child] [--nccl] [--seed S]\n";
+         "  [--lookup getproc|getproc-v1|dlsym|linked] [--stream default|own|ptds]\n"
+         "  [--launch plain|ex|cooperative] [--sync "
+         "stream|event|ctx|query|query-event|memcpy|host]\n"
+         "  [--marked] [--alloc BYTES] [--threads T] [--fork-child] [--nccl] [--seed S]\n";
 }
 
 std::optional<JobOptions> ParseJobOptions(int argc, char** argv, std::string& problem) {

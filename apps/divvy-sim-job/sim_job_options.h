@@ -9,13 +9,15 @@
 namespace divvy::tests {
 
 enum class JobStream { kDefault, kOwn, kPerThread };
-enum class JobSync { kStream, kEvent, kContext, kQuery, kCopy };
+enum class JobLaunch { kPlain, kEx, kCooperative };
+enum class JobSync { kStream, kEvent, kContext, kQuery, kQueryEvent, kCopy, kHost };
 
 // What divvy-sim-job is asked to be.
 struct JobOptions {
   bool inference = false;  // Or training.
   Lookup lookup = Lookup::kByVersion;
   JobStream stream = JobStream::kDefault;
+  JobLaunch launch = JobLaunch::kPlain;
   JobSync sync = JobSync::kStream;
   int kernels = 10;  // A request or step.
   double us = 100;   // A kernel.

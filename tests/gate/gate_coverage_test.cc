@@ -20,11 +20,12 @@ struct Path {
   const char* lookup;
   const char* stream;
   bool graph;
+  const char* launch = "plain";
 };
 
 class GateCoverageTest : public GateTest {
  protected:
-  void Check(const Path& path) const {
+  void Check(const Path& path, const Environment& more = {}) const {
     const bool inference = path.as == As::kLatency;
     const Words words{std::string(path.lookup) == "linked" ? SIM_JOB_LINKED : SIM_JOB,
                       inference ? "infer" : "train",
@@ -34,14 +35,16 @@ class GateCoverageTest : public GateTest {
                       path.stream,
                       "--graph",
                       path.graph ? "1" : "0",
+                      "--launch",
+                      path.launch,
                       "--kernels",
                       std::to_string(kKernels),
                       "--us",
                       "50",
                       "--steps",
                       std::to_string(kSteps)};
-    const test::Finished finished = Run(path.as, words);
-    SCOPED_TRACE(std::string(path.lookup) + ", stream " + path.stream +
+    const test::Finished finished = Run(path.as, words, more);
+    SCOPED_TRACE(std::string(path.lookup) + ", stream " + path.stream + ", " + path.launch +
                  (path.graph ? ", graph" : "") + (inference ? ", latency" : ", batch"));
     ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
     EXPECT_EQ(ResultOf(finished)["n"], kSteps);
@@ -85,11 +88,12 @@ class GateCoverageTest : public GateTest {
     return names;
   }
 
-  void CheckStreams(const char* lookup) const {
+  void CheckStreams(const char* lookup, const char* launch = "plain",
+                    const Environment& more = {}) const {
     for (const As as : {As::kBatch, As::kLatency}) {
       for (const char* stream : {"default", "own", "ptds"}) {
-        Check({as, lookup, stream, false});
-        if (std::string(stream) != "default") Check({as, lookup, stream, true});
+        Check({as, lookup, stream, false, launch}, more);
+        if (std::string(stream) != "default") Check({as, lookup, stream, true, launch}, more);
       }
     }
   }
@@ -101,8 +105,25 @@ TEST_F(GateCoverageTest, EveryLaunchOfAProgramThatAsksTheLoader) { CheckStreams(
 
 TEST_F(GateCoverageTest, EveryLaunchOfAProgramThatIsLinked) { CheckStreams("linked"); }
 
+TEST_F(GateCoverageTest, EveryLaunchWithAttributesOrOfCooperatingBlocks) {
+  CheckStreams("dlsym", "ex");  // As Triton.
+  for (const As as : {As::kBatch, As::kLatency}) {
+    for (const char* lookup : {"getproc", "linked"}) Check({as, lookup, "ptds", false, "ex"});
+    for (const char* stream : {"own", "ptds"}) Check({as, "getproc", stream, false, "cooperative"});
+  }
+}
+
+TEST_F(GateCoverageTest, EveryLaunchUnderOlderDrivers) {
+  // Of CUDA 11.8, which does not tell what kernels are called, and of 12.4.
+  const Environment eleven{{"DIVVY_CUDA_SIM_SPEC", "driver=11080"},
+                           {"DIVVY_CUDA_SIM_FAULTS", "no:cuKernelGetName,no:cuFuncGetName"}};
+  CheckStreams("getproc-v1", "plain", eleven);
+  Check({As::kBatch, "getproc-v1", "ptds", false, "ex"}, eleven);
+  CheckStreams("getproc", "plain", {{"DIVVY_CUDA_SIM_SPEC", "driver=12040"}});
+}
+
 TEST_F(GateCoverageTest, RequestsAreSeenHoweverTheirEndIsAwaited) {
-  for (const char* sync : {"stream", "event", "ctx", "query", "memcpy"}) {
+  for (const char* sync : {"stream", "event", "ctx", "query", "query-event", "memcpy", "host"}) {
     for (const char* stream : {"default", "own", "ptds"}) {
       const test::Finished finished =
           Run(As::kLatency, {"infer", "--sync", sync, "--stream", stream, "--kernels", "2", "--us",
