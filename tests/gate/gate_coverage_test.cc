@@ -303,6 +303,20 @@ TEST_F(GateCoverageTest, TheLibraryNeedsNothingButTheCLibrary) {
   CheckNeedsOnlyTheCLibrary(GATE_LIBRARY);
 }
 
+TEST_F(GateCoverageTest, WhatAPlainCompilerMakesIsTheSameLibrary) {
+  const std::string library = directory_ + "/libdivvy_gate.so";
+  constexpr unsigned kCompilesForSeconds = 600;
+  alarm(kCompilesForSeconds);
+  const test::Finished built =
+      Run(As::kUngated,
+          {"/bin/sh", std::string(DIVVY_SOURCE_DIR) + "/src/gate/library/build.sh", library});
+  ASSERT_EQ(built.exit_status, 0) << built.err;
+  CheckNeedsOnlyTheCLibrary(library);
+  EXPECT_EQ(Exports(library), Exports(GATE_LIBRARY));
+  for (const As as : {As::kBatch, As::kLatency})
+    Check({as, "getproc", "own", true}, {{"LD_PRELOAD", library}});
+}
+
 TEST_F(GateCoverageTest, TheLibraryExportsItsHooksAndNothingElse) {
   int hooks = 0;
   for (const std::string& name : Exports(GATE_LIBRARY)) {
