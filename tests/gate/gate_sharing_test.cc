@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <optional>
 #include <thread>
 
 #include "gate/gate_fixture.h"
 #include "gate/marking.h"
+#include "gate/ops.h"
 
 // That jobs on one GPU get what they were promised: real processes, a simulated GPU, real time.
 // Times are compared with each other, never with a clock, and kernels take long enough for two
@@ -45,6 +47,14 @@ class GateSharingTest : public GateTest {
     std::this_thread::sleep_for(time);  // Whatever is under way comes to its end.
     const std::uint64_t before = trainer_->launches.load();
     std::this_thread::sleep_for(time);
+    return trainer_->launches.load() - before;
+  }
+
+  // What the trainer launches in that time under a gate that has just been closed. However slow
+  // this machine is, that is no more than the step it is in and the next, which waits.
+  std::uint64_t LaunchesSinceClosed(std::chrono::milliseconds time) {
+    const std::uint64_t before = trainer_->launches.load();
+    std::this_thread::sleep_for(time);  // For a trainer that is not held, to go on.
     return trainer_->launches.load() - before;
   }
 
@@ -104,6 +114,74 @@ TEST_F(GateSharingTest, AClosedGateStopsTrainingAndAnOpenOneLetsItGoOn) {
   gate_->level.store(gate::kOpen);
   EXPECT_GE(SecondsToLaunch(*trainer_, 40), 0);
   EXPECT_GT(CoverageIn(Stop(*trainer).err).markers, 0U);
+}
+
+TEST_F(GateSharingTest, AGateOpenForLightKernelsHoldsThoseThatFillTheGpu) {
+  // As short as each other: it is only their blocks that tell them apart.
+  const auto training = [](const char* blocks) {
+    return Words{"train", "--kernels", "50", "--us", "10", "--blocks", blocks, "--secs", "60"};
+  };
+  constexpr std::uint64_t kHeld = 2U * 50;
+  constexpr std::uint64_t kLearned = 600;  // Launches, after which one more has been timed.
+  constexpr std::chrono::milliseconds kTime(200);
+  auto light = StartTrainer(training("1"));
+  // On a machine that is busy with other things the one that was timed last may seem long.
+  bool passed = false;
+  for (int attempt = 0; attempt < 30 && !passed; ++attempt) {
+    gate_->level.store(gate::kOpen);
+    ASSERT_GE(SecondsToLaunch(*trainer_, kLearned), 0);
+    gate_->level.store(gate::kLightClass);
+    passed = LaunchesSinceClosed(kTime) > kHeld;
+  }
+  EXPECT_TRUE(passed) << "its kernels are light";
+  gate_->level.store(gate::kOpen);
+  Stop(*light);
+
+  auto heavy = Start(As::kBatch, training("64"));
+  ASSERT_TRUE(heavy->AwaitOutput("READY"));
+  trainer_ = SlotOf(gate::JobClass::kBatch);
+  ASSERT_NE(trainer_, nullptr);
+  ASSERT_GE(SecondsToLaunch(*trainer_, kLearned), 0);
+  gate_->level.store(gate::kLightClass);
+  EXPECT_LE(LaunchesSinceClosed(kTime), kHeld);
+  gate_->level.store(gate::kOpen);
+  EXPECT_GE(SecondsToLaunch(*trainer_, kLearned), 0);
+  Stop(*heavy);
+}
+
+TEST_F(GateSharingTest, EachOfTwoGatesHoldsTrainingBack) {
+  auto trainer = StartTrainer(kTraining);
+  gate::JobIdentity job;
+  job.job_class = gate::JobClass::kLatency;
+  const int second = gate::Join(board_, job);
+  ASSERT_GE(second, 0);
+  gate::Slot& other = board_->slots[second];
+  ASSERT_GE(SecondsToLaunch(*trainer_, 20), 0) << "past what it launched under one gate";
+  for (gate::Slot* closed : {&other, gate_}) {
+    closed->level.store(gate::kClosed);
+    EXPECT_LE(LaunchesSinceClosed(std::chrono::milliseconds(200)), 2U * 10);
+    closed->level.store(gate::kOpen);
+    EXPECT_GE(SecondsToLaunch(*trainer_, 40), 0);
+  }
+  gate::Leave(board_, second);
+  Stop(*trainer);
+}
+
+TEST_F(GateSharingTest, WhatAFileSaysOfAKernelIsBelievedBeforeItRuns) {
+  const std::string path = directory_ + "/kernels.ops";
+  std::ofstream(path) << gate::kOpsHeading << "\njob_kernel\t16x1x1\t1024x1x1\t0\t10000\t1\n";
+  JoinAsLatencyJob();
+  const auto markers = [&](const Environment& more) {
+    // So few that none of them has been timed by the last.
+    const test::Finished finished =
+        Run(As::kBatch, {"train", "--kernels", "8", "--us", "50", "--blocks", "16", "--steps", "1"},
+            more);
+    EXPECT_EQ(finished.exit_status, 0) << finished.err;
+    EXPECT_EQ(CoverageIn(finished.err).kernels, 16U);
+    return CoverageIn(finished.err).markers;
+  };
+  EXPECT_EQ(markers({{"DIVVY_OPS", path}}), 16U) << "one before each kernel of 10 ms";
+  EXPECT_LT(markers({}), 16U) << "what is not known is taken for 50 us";
 }
 
 TEST_F(GateSharingTest, AGraphIsHeldToo) {
