@@ -53,16 +53,44 @@ void CheckInOrder(std::size_t quota, std::size_t most) {
   }
 }
 
-// What a context held goes with it.
-void CheckReset(std::size_t quota, std::size_t most) {
+bool HasPrimary() {
+  unsigned flags = 0;
+  int active = 0;
+  MUST("cuDevicePrimaryCtxGetState", 0, &flags, &active);
+  return active != 0;
+}
+
+void TakePrimary() {
+  MUST("cuDevicePrimaryCtxRetain", &context, 0);
+  MUST("cuCtxSetCurrent", context);
+}
+
+// What a context held goes with it, and nothing else does.
+void CheckWithContexts(std::size_t quota, std::size_t most) {
+  const std::size_t some = quota / 8;
+  const cuda::AllocationProperties properties = OnTheGpu();
+  cuda::AllocationHandle handle = 0;
+  MUST("cuMemCreate", &handle, kGranule, &properties, 0ULL);
+  const std::size_t left = quota - kGranule;
   for (const char* form : {"", "_v2"}) {
     cuda::DevicePointer pointer = 0;
+    cuda::Context own = nullptr;
     MUST("cuMemAlloc_v2", &pointer, most);
+    MUST("cuCtxCreate_v2", &own, 0U, 0);
+    MUST("cuMemAlloc_v2", &pointer, some);
+    EXPECT_THAT_IT(FreeBytes(quota) == left - most - some);
+    MUST_FORM("cuCtxDestroy", form, own);
+    EXPECT_THAT_IT(FreeBytes(quota) == left - most);
     MUST_FORM("cuDevicePrimaryCtxReset", form, 0);
-    MUST("cuDevicePrimaryCtxRetain", &context, 0);
-    MUST("cuCtxSetCurrent", context);
-    EXPECT_THAT_IT(FreeBytes(quota) == quota);
+    TakePrimary();
+    EXPECT_THAT_IT(FreeBytes(quota) == left);
+    MUST("cuMemAlloc_v2", &pointer, most);
+    while (HasPrimary()) MUST_FORM("cuDevicePrimaryCtxRelease", form, 0);
+    TakePrimary();
+    EXPECT_THAT_IT(FreeBytes(quota) == left);
   }
+  MUST("cuMemRelease", handle);
+  EXPECT_THAT_IT(FreeBytes(quota) == quota);
 }
 
 }  // namespace
@@ -104,7 +132,7 @@ void CheckMemory(std::size_t quota) {
     MUST("cuMemAlloc_v2", &pointer, most);
     MUST("cuMemFree_v2", pointer);
   }
-  CheckReset(quota, most);
+  CheckWithContexts(quota, most);
 }
 
 // Children that are forked while another thread is in the middle of an allocation, and allocate

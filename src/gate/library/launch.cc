@@ -431,36 +431,42 @@ DIVVY_END_CAPTURE(cuStreamEndCapture_ptsz, OwnDefault)
 DIVVY_BEGIN_CAPTURE_OLD(cuStreamBeginCapture)
 DIVVY_BEGIN_CAPTURE_OLD(cuStreamBeginCapture_ptsz)
 
-#define DIVVY_RESET(name)                             \
-  DIVVY_HOOK cuda::Result name(cuda::Device device) { \
-    DIVVY_REAL(name);                                 \
-    ForgetGpu(device);                                \
-    const cuda::Result result = real(device);         \
-    if (result == cuda::kSuccess) ForgetMemory();     \
-    return result;                                    \
+#define DIVVY_RESET(name)                                     \
+  DIVVY_HOOK cuda::Result name(cuda::Device device) {         \
+    DIVVY_REAL(name);                                         \
+    cuda::Context primary = PrimaryOf(*RealDriver(), device); \
+    ForgetGpu(device);                                        \
+    const cuda::Result result = real(device);                 \
+    if (result == cuda::kSuccess) ForgetMemory(primary);      \
+    return result;                                            \
   }
 DIVVY_RESET(cuDevicePrimaryCtxReset)
 DIVVY_RESET(cuDevicePrimaryCtxReset_v2)
 
-#define DIVVY_DESTROY(name)                             \
-  DIVVY_HOOK cuda::Result name(cuda::Context context) { \
-    DIVVY_REAL(name);                                   \
-    ForgetContext(context);                             \
-    return real(context);                               \
+#define DIVVY_DESTROY(name)                              \
+  DIVVY_HOOK cuda::Result name(cuda::Context context) {  \
+    DIVVY_REAL(name);                                    \
+    ForgetContext(context);                              \
+    const cuda::Result result = real(context);           \
+    if (result == cuda::kSuccess) ForgetMemory(context); \
+    return result;                                       \
   }
 DIVVY_DESTROY(cuCtxDestroy)
 DIVVY_DESTROY(cuCtxDestroy_v2)
 
 // Only the last release ends the context, and only afterwards is it known which was the last.
-#define DIVVY_RELEASE(name)                                  \
-  DIVVY_HOOK cuda::Result name(cuda::Device device) {        \
-    DIVVY_REAL(name);                                        \
-    const Driver& driver = *RealDriver();                    \
-    cuda::Context primary = PrimaryOf(driver, device);       \
-    const HoldsSuspended suspended;                          \
-    const cuda::Result result = real(device);                \
-    if (!HasPrimary(driver, device)) ForgetContext(primary); \
-    return result;                                           \
+#define DIVVY_RELEASE(name)                            \
+  DIVVY_HOOK cuda::Result name(cuda::Device device) {  \
+    DIVVY_REAL(name);                                  \
+    const Driver& driver = *RealDriver();              \
+    cuda::Context primary = PrimaryOf(driver, device); \
+    const HoldsSuspended suspended;                    \
+    const cuda::Result result = real(device);          \
+    if (!HasPrimary(driver, device)) {                 \
+      ForgetContext(primary);                          \
+      ForgetMemory(primary);                           \
+    }                                                  \
+    return result;                                     \
   }
 DIVVY_RELEASE(cuDevicePrimaryCtxRelease)
 DIVVY_RELEASE(cuDevicePrimaryCtxRelease_v2)

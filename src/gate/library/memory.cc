@@ -13,6 +13,7 @@ namespace {
 struct Held {
   std::uint64_t key;  // 0 free, 1 once used
   std::uint64_t bytes;
+  cuda::Context context;  // with which it goes; null for what belongs to none
 };
 constexpr std::uint32_t kHeld = 1U << 16;
 Held held[kHeld];
@@ -23,11 +24,11 @@ std::uint32_t PlaceOf(std::uint64_t key) {
   return static_cast<std::uint32_t>((key >> 9 ^ key >> 21 ^ key) * 0x9e3779b1U) % kHeld;
 }
 
-void Remember(std::uint64_t key, std::uint64_t bytes) {
+void Remember(std::uint64_t key, std::uint64_t bytes, cuda::Context context) {
   for (std::uint32_t i = 0; i < kHeld; ++i) {
     Held& entry = held[(PlaceOf(key) + i) % kHeld];
     if (entry.key > 1) continue;
-    entry = {.key = key, .bytes = bytes};
+    entry = {.key = key, .bytes = bytes, .context = context};
     return;
   }
 }
@@ -67,12 +68,14 @@ bool Reserve(std::uint64_t bytes) {
   return fits;
 }
 
-void Settle(bool allocated, std::uint64_t key, std::uint64_t reserved, std::uint64_t bytes) {
+// What was allocated goes with `context`.
+void Settle(bool allocated, std::uint64_t key, std::uint64_t reserved, std::uint64_t bytes,
+            cuda::Context context) {
   pthread_mutex_lock(&held_lock);
   held_bytes -= reserved;
   if (allocated) {
     held_bytes += bytes;
-    Remember(key, bytes);
+    Remember(key, bytes, context);
   }
   pthread_mutex_unlock(&held_lock);
   ShowMemory();
@@ -85,21 +88,32 @@ void Release(std::uint64_t key) {
   ShowMemory();
 }
 
+cuda::Context CurrentContext() {
+  const Driver* driver = RealDriver();
+  cuda::Context context = nullptr;
+  if (driver != nullptr && driver->cuCtxGetCurrent != nullptr) driver->cuCtxGetCurrent(&context);
+  return context;
+}
+
 template <typename Call>
 cuda::Result Allocate(const cuda::DevicePointer* pointer, std::size_t bytes, Call call) {
   if (!Reserve(bytes)) return cuda::kOutOfMemory;
   const cuda::Result result = call();
-  Settle(result == cuda::kSuccess, result == cuda::kSuccess ? *pointer : 0, bytes, bytes);
+  const bool allocated = result == cuda::kSuccess;
+  Settle(allocated, allocated ? *pointer : 0, bytes, bytes, CurrentContext());
   return result;
 }
 
 }  // namespace
 
-void ForgetMemory() {
-  if (process.device_count.load() != 1) return;
+void ForgetMemory(cuda::Context context) {
+  if (context == nullptr) return;
   pthread_mutex_lock(&held_lock);
-  for (Held& entry : held) entry = {};
-  held_bytes = 0;
+  for (Held& entry : held) {
+    if (entry.key <= 1 || entry.context != context) continue;
+    held_bytes -= entry.bytes;
+    entry.key = 1;  // Others may have probed past it.
+  }
   pthread_mutex_unlock(&held_lock);
 }
 
@@ -132,7 +146,8 @@ DIVVY_HOOK cuda::Result cuMemAllocPitch_v2(cuda::DevicePointer* pointer, std::si
   if (!Reserve(width * height)) return cuda::kOutOfMemory;
   const cuda::Result result = real(pointer, pitch, width, height, element);
   const bool allocated = result == cuda::kSuccess;
-  Settle(allocated, allocated ? *pointer : 0, width * height, allocated ? *pitch * height : 0);
+  Settle(allocated, allocated ? *pointer : 0, width * height, allocated ? *pitch * height : 0,
+         CurrentContext());
   return result;
 }
 
@@ -164,7 +179,7 @@ DIVVY_HOOK cuda::Result cuMemCreate(cuda::AllocationHandle* handle, std::size_t 
   if (!Reserve(bytes)) return cuda::kOutOfMemory;
   const cuda::Result result = real(handle, bytes, properties, flags);
   const bool allocated = result == cuda::kSuccess;
-  Settle(allocated, allocated ? *handle : 0, bytes, bytes);
+  Settle(allocated, allocated ? *handle : 0, bytes, bytes, /*context=*/nullptr);
   return result;
 }
 

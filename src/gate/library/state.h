@@ -201,8 +201,8 @@ cuda::DevicePointer MapForGpu(const Driver& driver, void* memory, std::size_t by
 void ForgetGpu(cuda::Device device);
 // Likewise for whichever GPU was joined in that context. Before the context goes.
 void ForgetContext(cuda::Context context);
-// Likewise its allocations, where they can be told from other devices'.
-void ForgetMemory();
+// The context is gone, and with it what was allocated there. Null: nothing is.
+void ForgetMemory(cuda::Context context);
 // In the child of a fork: what its parent allocated is not its own.
 void DropMemory();
 
