@@ -186,6 +186,16 @@ TEST_F(GateBlocksTest, LongOnesAreStoppedInTheirMiddle) {
   Stop(*trainer);
 }
 
+TEST_F(GateBlocksTest, KernelsWithoutANameMayWaitForTheirPeers) {
+  auto trainer =
+      StartBeside(kShortBlocks, {{"DIVVY_CUDA_SIM_FAULTS", "no:cuKernelGetName,no:cuFuncGetName"}});
+  const std::uint64_t until = trainer_->long_blocks_until_ns.load();
+  ASSERT_GE(SecondsToLaunch(*trainer_, 10), 0);
+  EXPECT_GT(trainer_->long_blocks_until_ns.load(), until);
+  EXPECT_EQ(Asked(), "2:0 ");
+  Stop(*trainer);
+}
+
 TEST_F(GateBlocksTest, WhereTheDriverRefusesThatKernelsAreStoppedInTheirMiddle) {
   auto trainer = StartBeside(kShortBlocks, {{"DIVVY_SIM_RM", "refuse-blocks"}});
   ForgetUnknown();

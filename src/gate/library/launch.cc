@@ -34,7 +34,9 @@ void Introduce(const Driver& driver, const GpuState& gpu, const LaunchShape& sha
   const Described described = Describe(driver, gpu, shape, function);
   cost.fill.store(described.facts.fill, std::memory_order_relaxed);
   cost.exempt.store(described.facts.exempt, std::memory_order_relaxed);
-  cost.rounds.store(described.rounds, std::memory_order_relaxed);
+  // Without a name it may be a collective operation.
+  if (described.name[0] != '\0')
+    cost.rounds.store(described.rounds, std::memory_order_relaxed);
   if (function == nullptr) return;
   const KnownOp* known = process.known.Find(OpKey(described.name, shape));
   if (known == nullptr) return;
