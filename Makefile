@@ -26,6 +26,9 @@ test: deps
 	cmake --preset check
 	cmake --build --preset check
 	ctest --preset check
+	cmake --preset tsan
+	cmake --build --preset tsan --target gate_test
+	$(BUILD)/tsan/src/gate/gate_test --gtest_brief=1
 
 bench: deps
 	@cmake --preset bench >/dev/null

@@ -197,11 +197,15 @@ void AddRunOptions(CLI::App& command, RunWords& words) {
       ->check(CLI::IsMember({"latency", "batch"}).description(""))
       ->type_name("latency|batch")
       ->required();
-  command.add_option("--slo", words.slo, "Latency: keep the p99 of requests below this; a request lasts from its first "
-                    "launch to the wait that ends it, unless the program marks them")
+  command
+      .add_option("--slo", words.slo,
+                  "Latency: keep the p99 of requests below this; a request lasts from its first "
+                  "launch to the wait that ends it, unless the program marks them")
       ->type_name("TIME");
-  command.add_option("--protect", words.protect, "Latency: a fixed protection: as if alone (tight, the default), at less cost to "
-                    "training, or none")
+  command
+      .add_option("--protect", words.protect,
+                  "Latency: a fixed protection: as if alone (tight, the default), at less cost to "
+                  "training, or none")
       ->check(CLI::IsMember({"tight", "balanced", "off"}).description(""))
       ->type_name("tight|balanced|off");
   command.add_option("--weight", words.weight, "Batch: share among batch jobs (default: 1)")

@@ -69,11 +69,12 @@ std::optional<JobReading> ReadSlot(const gate::Slot& slot, std::uint64_t now_ns)
   job.start_time = slot.start_time;
   if (!gate::IsAlive(job.pid, job.start_time)) return std::nullopt;
   job.age_ns = AgeOf(job.start_time);
-  job.job_class = slot.job.job_class;
-  job.name = NameOf(slot.job);
-  job.weight = slot.job.weight;
-  job.slo_ns = slot.job.slo_ns;
-  job.memory_quota = slot.job.memory_quota;
+  const gate::JobIdentity identity = gate::IdentityOf(slot);
+  job.job_class = identity.job_class;
+  job.name = NameOf(identity);
+  job.weight = identity.weight;
+  job.slo_ns = identity.slo_ns;
+  job.memory_quota = identity.memory_quota;
   job.openness = slot.openness.load(std::memory_order_relaxed);
   job.memory_bytes = Get(slot.memory_bytes);
   job.launches = Get(slot.launches);

@@ -34,8 +34,8 @@ void CountJobs(Board* board) {
   std::uint32_t batch = 0;
   for (const Slot& slot : board->slots) {
     if (slot.live.load(std::memory_order_relaxed) == 0) continue;
-    if (slot.job.job_class == JobClass::kLatency) ++latency;
-    if (slot.job.job_class == JobClass::kBatch) ++batch;
+    if (slot.job.job_class.load(std::memory_order_relaxed) == JobClass::kLatency) ++latency;
+    if (slot.job.job_class.load(std::memory_order_relaxed) == JobClass::kBatch) ++batch;
   }
   board->latency_jobs.store(latency, std::memory_order_release);
   board->batch_jobs.store(batch, std::memory_order_release);
@@ -213,7 +213,8 @@ std::uint64_t LeastVirtualTime(const Board* board) {
   std::uint64_t least = 0;
   bool any = false;
   for (const Slot& slot : board->slots) {
-    if (slot.live.load(std::memory_order_relaxed) == 0 || slot.job.job_class != JobClass::kBatch)
+    if (slot.live.load(std::memory_order_relaxed) == 0 ||
+        slot.job.job_class.load(std::memory_order_relaxed) != JobClass::kBatch)
       continue;
     const std::uint64_t time = slot.virtual_ns.load(std::memory_order_relaxed);
     if (!any || time < least) least = time;
@@ -230,7 +231,8 @@ void Clear(Slot& slot) {
   for (std::atomic<std::uint64_t>* counter :
        {&slot.launches, &slot.graphs, &slot.markers, &slot.gpu_ns, &slot.virtual_ns,
         &slot.last_launch_ns, &slot.closed_ns, &slot.memory_bytes, &slot.requests, &slot.late,
-        &slot.p50_ns, &slot.p99_ns, &slot.rescued, &slot.short_since_ns, &slot.long_blocks_until_ns}) {
+        &slot.p50_ns, &slot.p99_ns, &slot.rescued, &slot.short_since_ns,
+        &slot.long_blocks_until_ns}) {
     counter->store(0, std::memory_order_relaxed);
   }
   for (int i = 0; i < kTracks; ++i) {
@@ -243,7 +245,27 @@ void Clear(Slot& slot) {
     word->store(0, std::memory_order_relaxed);
 }
 
+void Write(SharedIdentity& to, const JobIdentity& job) {
+  to.job_class.store(job.job_class, std::memory_order_relaxed);
+  to.weight.store(job.weight, std::memory_order_relaxed);
+  to.slo_ns.store(job.slo_ns, std::memory_order_relaxed);
+  to.memory_quota.store(job.memory_quota, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < sizeof job.name; ++i)
+    to.name[i].store(job.name[i], std::memory_order_relaxed);
+}
+
 }  // namespace
+
+JobIdentity IdentityOf(const Slot& slot) {
+  JobIdentity job;
+  job.job_class = slot.job.job_class.load(std::memory_order_relaxed);
+  job.weight = slot.job.weight.load(std::memory_order_relaxed);
+  job.slo_ns = slot.job.slo_ns.load(std::memory_order_relaxed);
+  job.memory_quota = slot.job.memory_quota.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i + 1 < sizeof job.name; ++i)
+    job.name[i] = slot.job.name[i].load(std::memory_order_relaxed);
+  return job;
+}
 
 Board* OpenBoard(const char* path, char* error, unsigned error_size) {
   for (int attempt = 0; attempt < kOpenTries; ++attempt) {
@@ -294,7 +316,7 @@ int Join(Board* board, const JobIdentity& job) {
     slot.start_time = StartTime(slot.pid);
     slot.pid_namespace = OwnPidNamespace();
     slot.image = OwnImage();
-    slot.job = job;
+    Write(slot.job, job);
     slot.virtual_ns.store(virtual_ns, std::memory_order_relaxed);
     slot.live.store(1, std::memory_order_release);
     CountJobs(board);
@@ -324,7 +346,7 @@ int Reap(Board* board) {
   std::uint32_t jobs = 0;
   for (const Slot& slot : board->slots) {
     if (slot.live.load(std::memory_order_acquire) == 0) continue;
-    if (slot.job.job_class != JobClass::kServer) ++jobs;
+    if (slot.job.job_class.load(std::memory_order_relaxed) != JobClass::kServer) ++jobs;
     any = any || IsGone(slot);
   }
   if (jobs != board->latency_jobs.load() + board->batch_jobs.load()) any = true;

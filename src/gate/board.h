@@ -44,6 +44,15 @@ struct JobIdentity {
   char name[48] = {};
 };
 
+// The same on the board, where others read it while the place may be given to the next.
+struct SharedIdentity {
+  std::atomic<JobClass> job_class;
+  std::atomic<std::uint32_t> weight;
+  std::atomic<std::uint64_t> slo_ns;
+  std::atomic<std::uint64_t> memory_quota;
+  std::atomic<char> name[sizeof(JobIdentity::name)];
+};
+
 struct Slot {
   // Who: written under the board's lock when the job joins, and read by others without it.
   alignas(64) std::atomic<std::uint32_t> live;  // 0 free, 1 taken
@@ -51,7 +60,7 @@ struct Slot {
   std::atomic<std::uint64_t> start_time;     // in clock ticks since boot: pids are used again
   std::atomic<std::uint64_t> pid_namespace;  // in which the pid counts: a container's are its own
   std::atomic<std::uint64_t> image;  // of the program in it: it may replace itself and come again
-  JobIdentity job;
+  SharedIdentity job;
 
   // The gate word of a latency job, on a line of its own: the GPU polls it.
   alignas(64) std::atomic<std::uint32_t> level;
@@ -128,6 +137,9 @@ int Join(Board* board, const JobIdentity& job);
 void Leave(Board* board, int slot);
 // False once the board was removed by the last to leave.
 bool IsCurrent(const Board* board);
+
+// What stands there; where the slot was given to another meanwhile, of either something.
+JobIdentity IdentityOf(const Slot& slot);
 
 // Frees the slots of processes that are no more and opens their gates. Returns how many.
 int Reap(Board* board);

@@ -95,7 +95,7 @@ TEST_F(BoardTest, FirstMakesItAndSecondSeesTheSame) {
   ASSERT_NE(second, nullptr) << Error();
   const int slot = Join(first, Job(JobClass::kLatency, "serve"));
   ASSERT_EQ(slot, 0);
-  EXPECT_STREQ(second->slots[slot].job.name, "serve");
+  EXPECT_STREQ(IdentityOf(second->slots[slot]).name, "serve");
   EXPECT_EQ(second->latency_jobs.load(), 1U);
   EXPECT_EQ(second->slots[slot].level.load(), kOpen);
 }

@@ -6,7 +6,8 @@ namespace divvy::gate {
 namespace {
 
 bool IsLive(const Slot& slot, JobClass job_class) {
-  return slot.live.load(std::memory_order_acquire) != 0 && slot.job.job_class == job_class;
+  return slot.live.load(std::memory_order_acquire) != 0 &&
+         slot.job.job_class.load(std::memory_order_relaxed) == job_class;
 }
 
 // A latency job that is apart and wants batch jobs out of its way.

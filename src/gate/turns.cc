@@ -4,7 +4,8 @@ namespace divvy::gate {
 namespace {
 
 bool IsBatch(const Slot& slot) {
-  return slot.live.load(std::memory_order_acquire) != 0 && slot.job.job_class == JobClass::kBatch;
+  return slot.live.load(std::memory_order_acquire) != 0 &&
+         slot.job.job_class.load(std::memory_order_relaxed) == JobClass::kBatch;
 }
 
 bool MarksItsWork(const Slot& slot) {

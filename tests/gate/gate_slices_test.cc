@@ -111,8 +111,8 @@ TEST_F(GateSlicesTest, SlicesFollowWhoIsOnTheBoard) {
 }
 
 // Of kernels that fill the simulated GPU (16 SMs, two such blocks on each) a hundred times.
-const Words kShortBlocks{"train",    "--kernels",       "10",   "--us",   "10000", "--blocks",
-                         "3200",     "--block-threads", "1024", "--secs", "60"};
+const Words kShortBlocks{"train", "--kernels",       "10",   "--us",   "10000", "--blocks",
+                         "3200",  "--block-threads", "1024", "--secs", "60"};
 const Words kLongBlocks{"train", "--kernels",       "10",   "--us",   "10000", "--blocks",
                         "32",    "--block-threads", "1024", "--secs", "60"};
 

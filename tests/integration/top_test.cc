@@ -152,10 +152,10 @@ TEST_F(TopTest, ServerOfMpsIsNoJobButItsTimeSlicesAreTold) {
   EXPECT_EQ(gpu.at("jobs")[0].at("name"), "train.py");
   EXPECT_EQ(gpu.at("jobs")[0].at("slice_us"), 300);
   EXPECT_EQ(gpu.at("jobs")[0].at("ends_blocks"), true);
-  EXPECT_EQ(gpu.at("mps_servers"),
-            json::parse(R"([{"pid": )" + std::to_string(getpid()) +
-                        R"(, "slice_us": 200, "ends_blocks": false}])"));
-  EXPECT_THAT(Top({"--once"}).out, HasSubstr("slices of 200 us, its kernels are stopped in their middle\n"));
+  EXPECT_EQ(gpu.at("mps_servers"), json::parse(R"([{"pid": )" + std::to_string(getpid()) +
+                                               R"(, "slice_us": 200, "ends_blocks": false}])"));
+  EXPECT_THAT(Top({"--once"}).out,
+              HasSubstr("slices of 200 us, its kernels are stopped in their middle\n"));
   server.ends_blocks = 1;
   EXPECT_THAT(Top({"--once"}).out, HasSubstr("are stopped between thread blocks\n"));
 }

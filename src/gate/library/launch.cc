@@ -35,8 +35,7 @@ void Introduce(const Driver& driver, const GpuState& gpu, const LaunchShape& sha
   cost.fill.store(described.facts.fill, std::memory_order_relaxed);
   cost.exempt.store(described.facts.exempt, std::memory_order_relaxed);
   // Without a name it may be a collective operation.
-  if (described.name[0] != '\0')
-    cost.rounds.store(described.rounds, std::memory_order_relaxed);
+  if (described.name[0] != '\0') cost.rounds.store(described.rounds, std::memory_order_relaxed);
   if (function == nullptr) return;
   const KnownOp* known = process.known.Find(OpKey(described.name, shape));
   if (known == nullptr) return;
@@ -47,7 +46,7 @@ void Introduce(const Driver& driver, const GpuState& gpu, const LaunchShape& sha
 // Whether the gate of a latency job is ours to wait at.
 bool Holds(const GpuState& gpu, const Slot& slot) {
   return slot.live.load(std::memory_order_acquire) != 0 &&
-         slot.job.job_class == JobClass::kLatency &&
+         slot.job.job_class.load(std::memory_order_relaxed) == JobClass::kLatency &&
          (slot.apart.load(std::memory_order_relaxed) == 0 ||
           !gpu.interruptible.load(std::memory_order_relaxed));
 }

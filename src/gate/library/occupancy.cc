@@ -138,8 +138,7 @@ void TellWhetherStepwise(GpuState& gpu, std::uint64_t launched) {
   } else {
     count -= count > 0 ? 1 : 0;
   }
-  if (HasPlace(gpu))
-    gpu.slot->stepwise.store(count > kMost / 2 ? 1 : 0, std::memory_order_relaxed);
+  if (HasPlace(gpu)) gpu.slot->stepwise.store(count > kMost / 2 ? 1 : 0, std::memory_order_relaxed);
 }
 
 // The last active thread is done: the request is over, if the program does not mark its requests

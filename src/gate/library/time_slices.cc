@@ -194,8 +194,8 @@ void RememberPreemption(int fd, const Control& control, const PreemptionMode& mo
   }
   Preemption* preemption = preemptions;
   while (preemption != preemptions + preemption_count &&
-         (preemption->group.client != control.client || preemption->group.object != control.object ||
-          preemption->mode.channel != mode.channel))
+         (preemption->group.client != control.client ||
+          preemption->group.object != control.object || preemption->mode.channel != mode.channel))
     ++preemption;
   if (preemption == preemptions + kGroups) {
     preemption_refused = true;
