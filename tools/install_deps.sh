@@ -3,6 +3,7 @@
 #
 #   tools/install_deps.sh          what building, testing and the demo need
 #   tools/install_deps.sh --lint   clang-19 tools as well, for `make lint`
+#   tools/install_deps.sh --bundle patchelf as well, for `make bundle`
 #
 # Does nothing, and needs no network, when all are there.
 set -euo pipefail
@@ -21,9 +22,10 @@ packages=(
   libglpk-dev          # a second MILP solver, for tests of the first
   libbenchmark-dev     # make bench
 )
-if [[ "${1:-}" == --lint ]]; then
-  packages+=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev)
-fi
+case "${1:-}" in
+  --lint) packages+=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev) ;;
+  --bundle) packages+=(patchelf) ;;
+esac
 
 missing=()
 for package in "${packages[@]}"; do
