@@ -421,5 +421,48 @@ TEST_F(GateSharingTest, ALooseSloOpensTheGateAndAnImpossibleOneDoesNot) {
   Stop(*tight);
 }
 
+TEST_F(GateSharingTest, AnSloBetweenThatOfNoGateAndOfATightOneIsKept) {
+  struct Outcome {
+    double p95_ms;
+    std::uint32_t openness;
+  };
+  const auto measure = [&](As as, int requests, const Environment& more) -> Outcome {
+    auto trainer =
+        Start(as == As::kLatency ? As::kBatch : As::kUngated,
+              {"train", "--kernels", "4", "--us", "4000", "--blocks", "64", "--secs", "60"});
+    EXPECT_TRUE(trainer->AwaitOutput("READY"));
+    auto serving = Start(as,
+                         {"infer", "--kernels", "4", "--us", "500", "--rate", "60", "--requests",
+                          std::to_string(requests)},
+                         more);
+    EXPECT_TRUE(serving->AwaitOutput("READY"));
+    const gate::Slot* const slot = as == As::kLatency ? SlotOf(gate::JobClass::kLatency) : nullptr;
+    std::uint32_t most = 0;
+    while (slot != nullptr && slot->live.load() != 0 &&
+           slot->requests.load() + 2 < static_cast<std::uint64_t>(requests)) {
+      most = std::max(most, slot->openness.load());
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    const test::Finished finished = serving->Wait();
+    EXPECT_EQ(finished.exit_status, 0) << finished.err;
+    Stop(*trainer);
+    return {ResultOf(finished)["p95_ms"], most};
+  };
+  bool is_kept = false;
+  for (int attempt = 0; attempt < 3 && !is_kept; ++attempt) {
+    const Outcome ungated = measure(As::kUngated, 100, {});
+    const Outcome tight = measure(As::kLatency, 100, {});
+    const double slo_ms = (ungated.p95_ms + tight.p95_ms) / 2;
+    const Outcome kept = measure(
+        As::kLatency, 300, {{"DIVVY_SLO_US", std::to_string(static_cast<int>(slo_ms * 1000))}});
+    std::printf(
+        "p95 %.1f ms tight, %.1f with an SLO of %.1f, %.1f without a gate; openness up to %u\n",
+        tight.p95_ms, kept.p95_ms, slo_ms, ungated.p95_ms, kept.openness);
+    // It opens, as there is room, and not so far as to let training in as without a gate.
+    is_kept = kept.p95_ms < slo_ms && kept.openness > 0;
+  }
+  EXPECT_TRUE(is_kept);
+}
+
 }  // namespace
 }  // namespace divvy::tests
