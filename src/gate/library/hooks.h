@@ -9,14 +9,14 @@
 
 // `real`: the driver's function of the same name. Two threads may both look it up, and find the
 // same.
-#define DIVVY_REAL(name)                                                \
-  static std::atomic<void*> found_##name;                               \
-  void* address_##name = found_##name.load(std::memory_order_acquire);  \
-  if (address_##name == nullptr) {                                      \
-    address_##name = DriverSymbol(#name);                               \
-    found_##name.store(address_##name, std::memory_order_release);      \
-  }                                                                     \
-  auto* const real = reinterpret_cast<decltype(&name)>(address_##name); \
+#define DIVVY_REAL(name)                                                  \
+  static std::atomic<void*> found_##name;                                 \
+  void* address_##name = found_##name.load(std::memory_order_acquire);    \
+  if (address_##name == nullptr) {                                        \
+    address_##name = DriverSymbol(#name);                                 \
+    found_##name.store(address_##name, std::memory_order_release);        \
+  }                                                                       \
+  auto* const real = reinterpret_cast<decltype(&(name))>(address_##name); \
   if (real == nullptr) return cuda::kNotFound
 
 namespace divvy::gate {

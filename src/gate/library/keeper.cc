@@ -29,7 +29,7 @@ constexpr std::uint64_t kStaleNs = 60'000'000;
 constexpr std::uint64_t kLongestNs = 1'000'000'000;
 constexpr std::uint64_t kReapNs = 1'000'000'000;
 // The program's thread-local data comes out of every thread's stack, and may be large.
-constexpr std::size_t kStackBytes = 1024 * 1024;
+constexpr std::size_t kStackBytes = std::size_t{1024} * 1024;
 
 void WaitForBell(std::uint32_t seen, std::uint64_t ns) {
   const timespec timeout{static_cast<time_t>(ns / 1'000'000'000U),

@@ -46,7 +46,7 @@ std::uint32_t CountKernels(const Driver& driver, cuda::Graph graph) {
         ++kernels;
     }
   }
-  free(nodes);
+  free(static_cast<void*>(nodes));
   return kernels;
 }
 

@@ -50,7 +50,7 @@ struct Hook {
 };
 
 Hook hooks[] = {
-#define DIVVY_ENTRY(name) {#name, reinterpret_cast<void*>(&name), nullptr},
+#define DIVVY_ENTRY(name) {#name, reinterpret_cast<void*>(&(name)), nullptr},
     DIVVY_HOOKS(DIVVY_ENTRY)
 #undef DIVVY_ENTRY
         {"cuGetProcAddress", reinterpret_cast<void*>(&cuGetProcAddress), nullptr},
