@@ -5,7 +5,6 @@
 #include <chrono>
 #include <csignal>
 #include <future>
-#include <random>
 #include <thread>
 
 #include "device/cuda_simulator/machine.h"
@@ -16,8 +15,8 @@
 namespace divvy::tests {
 namespace {
 
-// A job whose peer died goes on within a tenth of a second. On a machine that is busy with other
-// tests it may take longer to be seen; a hang is what these tests look for.
+// A job whose peer died goes on within a tenth of a second (gate_kill_test.cc). On a machine that
+// is busy with other tests it may take longer to be seen; a hang is what these tests look for.
 constexpr double kGoesOnWithin = 3.0;
 constexpr std::uint64_t kProgress = 8;  // launches, of two a step: several steps were waited for
 
@@ -49,39 +48,10 @@ class GateFaultTest : public GateTest {
     slowest_ = std::max(slowest_, seconds);
   }
 
-  // Kills jobs of the other class, some while they start, most at work.
-  void KillMany(As survivor, As victims, int count, std::uint64_t seed) {
-    ASSERT_NO_FATAL_FAILURE(StartSurvivor(survivor));
-    std::mt19937_64 random(seed);
-    for (int i = 0; i < count; ++i) {
-      auto victim = Start(victims, victims == As::kLatency ? kServing : kTraining);
-      const bool at_work = random() % 4 != 0;
-      ASSERT_TRUE(!at_work || victim->AwaitOutput("READY"));
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
-      victim->Signal(SIGKILL);
-      EXPECT_EQ(victim->Wait().signal, SIGKILL);
-      ASSERT_NO_FATAL_FAILURE(ExpectItGoesOn("victim " + std::to_string(i)));
-    }
-    std::printf("after each of %d kills the other went on within %.0f ms\n", count, slowest_ * 1e3);
-    EXPECT_TRUE(Await([&] {
-      gate::Reap(board_);
-      return board_->latency_jobs.load() + board_->batch_jobs.load() == 1;
-    })) << "the dead are still on the board";
-    StopSurvivor();
-  }
-
   std::unique_ptr<test::RunningProgram> survivor_;
   gate::Slot* slot_ = nullptr;
   double slowest_ = 0;
 };
-
-TEST_F(GateFaultTest, TrainingGoesOnWhenInferenceIsKilled) {
-  KillMany(As::kBatch, As::kLatency, 100, 61);
-}
-
-TEST_F(GateFaultTest, InferenceGoesOnWhenTrainingIsKilled) {
-  KillMany(As::kLatency, As::kBatch, 100, 67);
-}
 
 TEST_F(GateFaultTest, AJobThatDiesInsideACallHurtsNobody) {
   // While it joins, while it times, between marker and launch, while it waits.
