@@ -123,6 +123,23 @@ TEST_F(GateFaultTest, AStoppedJobCannotHoldTheGate) {
   StopSurvivor();
 }
 
+TEST_F(GateFaultTest, NobodyHoldsTheGateForMuchMoreThanASecond) {
+  ASSERT_NO_FATAL_FAILURE(StartSurvivor(As::kBatch));
+  gate::Slot* const owner = JoinAsLatencyJob();
+  ASSERT_TRUE(Await([&] { return slot_->markers.load() > 0; }));
+  // Alive, and never taken for stopped, however long this process has to wait for a CPU.
+  owner->heartbeat_ns.store(gate::NowNs() + 100'000'000'000);
+  owner->closed_since_ns.store(gate::NowNs());
+  owner->level.store(gate::kClosed);
+  const double seconds = SecondsToLaunch(*slot_, kProgress);
+  ASSERT_GE(seconds, 0) << "it hangs";
+  EXPECT_GT(seconds, 0.5) << "it is needed";
+  EXPECT_LT(seconds, kGoesOnWithin);
+  EXPECT_EQ(owner->rescued.load(), 1U);
+  EXPECT_EQ(owner->level.load(), gate::kOpen);
+  StopSurvivor();
+}
+
 TEST_F(GateFaultTest, TheNextJobClearsUpAfterAllWereKilled) {
   for (int round = 0; round < 3; ++round) {
     auto serving = Start(As::kLatency, kServing);
