@@ -10,7 +10,10 @@
 #include <thread>
 #include <vector>
 
+#include "device/cuda_simulator/identity.h"
 #include "gate/gate_fixture.h"
+#include "gate/latency.h"
+#include "gate/slices.h"
 
 // Jobs are killed at random moments: those beside them go on, and nothing of the dead stays.
 
@@ -21,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // A job goes on when it has launched this many more since the kill, which are two steps of two
-// kernels: at least one began and ended.
+// kernels or four graphs: at least one began and ended.
 constexpr std::uint64_t kProgress = 4;
 // What those take is in it. A gate that has been closed for 20 ms is looked at every 10. A machine
 // that is busy with other things may let a job wait: so much is given to nine of ten, and what
@@ -41,6 +44,25 @@ const Job kServing{
     As::kLatency, {"infer", "--kernels", "2", "--us", "700", "--rate", "400", "--secs", "100"}, {}};
 const Job kTraining{
     As::kBatch, {"train", "--kernels", "2", "--us", "700", "--blocks", "64", "--secs", "100"}, {}};
+
+// The same with graphs and in turns on the GPU, which the latency job interrupts.
+Job Apart(const char* protection) {
+  return {As::kLatency,
+          {"infer", "--kernels", "4", "--us", "200", "--rate", "300", "--secs", "100", "--graph",
+           "1", "--stream", "own"},
+          {{"DIVVY_APART", "1"},
+           {"DIVVY_PROTECT", protection},
+           {"DIVVY_CUDA_SIM_SPEC", "mode=timeslice"},
+           {"LD_PRELOAD", GATE_LIBRARY ":" RM_CONTROL}}};
+}
+Job InTurns(Environment more = {}) {
+  more.insert(
+      {{"DIVVY_CUDA_SIM_SPEC", "mode=timeslice"}, {"LD_PRELOAD", GATE_LIBRARY ":" RM_CONTROL}});
+  return {As::kBatch,
+          {"train", "--kernels", "20", "--us", "50", "--blocks", "64", "--secs", "100", "--graph",
+           "1", "--stream", "own"},
+          std::move(more)};
+}
 
 class GateKillTest : public GateTest {
  protected:
@@ -163,6 +185,45 @@ TEST_F(GateKillTest, TrainingGoesOnWhenInferenceIsKilled) {
 TEST_F(GateKillTest, InferenceGoesOnWhenTrainingIsKilled) {
   StartSurvivor(kServing);
   ASSERT_NO_FATAL_FAILURE(KillMany(kTraining, 100));
+  ExpectAllWentOn();
+}
+
+TEST_F(GateKillTest, TrainingHasTheDriversTurnsAgainWhenInferenceThatIsApartIsKilled) {
+  const gate::Slot* const training = StartSurvivor(InTurns());
+  const auto has_turns_of = [&](std::uint32_t us, bool blocks_end) {
+    return Await([&] {
+      return training->slice_us.load() == us && (training->ends_blocks.load() != 0) == blocks_end;
+    });
+  };
+  for (const bool balanced : {false, true}) {
+    const Job serving = Apart(balanced ? "balanced" : "tight");
+    ASSERT_NO_FATAL_FAILURE(KillMany(serving, 25));
+    ASSERT_TRUE(has_turns_of(gate::kDriverSliceUs, false));
+    // One more, with all that it may have of training.
+    const auto last = StartJob(serving);
+    const std::uint32_t openness = balanced ? gate::kBalanced : gate::kTight;
+    ASSERT_TRUE(has_turns_of(gate::BatchSliceUs(openness, false), balanced));
+    ASSERT_NO_FATAL_FAILURE(Kill(*last));
+    ASSERT_TRUE(has_turns_of(gate::kDriverSliceUs, false));
+  }
+  ExpectAllWentOn();
+}
+
+TEST_F(GateKillTest, InferenceThatIsApartGoesOnWhenTrainingIsKilled) {
+  for (const char* const protection : {"tight", "balanced"}) {
+    StartSurvivor(Apart(protection));
+    ASSERT_NO_FATAL_FAILURE(KillMany(InTurns(), 25));
+    ExpectAllWentOn();
+  }
+}
+
+TEST_F(GateKillTest, BothGoOnWhenTheServerOfMpsIsKilled) {
+  StartSurvivor(Apart("tight"));
+  // A client of it makes no channels of its own, so that nothing can be set for it.
+  StartSurvivor(InTurns({{"DIVVY_MPS", "1"}, {"DIVVY_SIM_RM", "refuse"}}));
+  const Job server =
+      InTurns({{"DIVVY_CLASS", "server"}, {"DIVVY_GPU_UUID", device::cuda_simulator::UuidText(0)}});
+  ASSERT_NO_FATAL_FAILURE(KillMany(server, 40));
   ExpectAllWentOn();
 }
 
