@@ -99,6 +99,7 @@ struct MpsPace {
   Duration probe;      // Between two questions to the daemon.
   Duration answer;     // Within which it must answer, or end when told to.
   Duration beginning;  // Within which a fresh one must answer.
+  Duration soon;       // After its start: one that ends within it may not be worth another try.
 
   static MpsPace FromEnvironment();
 };

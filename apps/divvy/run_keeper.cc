@@ -34,8 +34,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kProbe = "get_server_list";
 // A daemon under load may miss a question; starting it anew costs every job its GPU.
 constexpr int kMostMissed = 3;
-// A daemon that dies this soon, so many times in a row, will not do.
-constexpr auto kSoon = std::chrono::seconds(5);
+// A daemon that dies soon, so many times in a row, will not do.
 constexpr int kMostSoon = 3;
 constexpr auto kPause = std::chrono::milliseconds(10);
 
@@ -162,7 +161,7 @@ class MpsKeeper {
   }
 
   void Revive() {
-    soon_ = Clock::now() - begun_ < kSoon ? soon_ + 1 : 0;
+    soon_ = Clock::now() - begun_ < pace_.soon ? soon_ + 1 : 0;
     if (soon_ >= kMostSoon) {
       KillMps(home_.pipe);
       return Fail(fmt::format("it died {} times in a row soon after its start", soon_));
