@@ -189,7 +189,10 @@ TEST_F(GateKillTest, InferenceGoesOnWhenTrainingIsKilled) {
 }
 
 TEST_F(GateKillTest, TrainingHasTheDriversTurnsAgainWhenInferenceThatIsApartIsKilled) {
-  const gate::Slot* const training = StartSurvivor(InTurns());
+  // Not by graphs, whose blocks nobody knows: they must not be long to be let end.
+  Job kernels = InTurns();
+  kernels.words = {"train", "--kernels", "20", "--us", "50", "--blocks", "64", "--secs", "100"};
+  gate::Slot* const training = StartSurvivor(kernels);
   const auto has_turns_of = [&](std::uint32_t us, bool blocks_end) {
     return Await([&] {
       return training->slice_us.load() == us && (training->ends_blocks.load() != 0) == blocks_end;
@@ -202,6 +205,8 @@ TEST_F(GateKillTest, TrainingHasTheDriversTurnsAgainWhenInferenceThatIsApartIsKi
     // One more, with all that it may have of training.
     const auto last = StartJob(serving);
     const std::uint32_t openness = balanced ? gate::kBalanced : gate::kTight;
+    // As if it had launched nothing unknown for long.
+    training->long_blocks_until_ns.store(0);
     ASSERT_TRUE(has_turns_of(gate::BatchSliceUs(openness, false), balanced));
     ASSERT_NO_FATAL_FAILURE(Kill(*last));
     ASSERT_TRUE(has_turns_of(gate::kDriverSliceUs, false));
