@@ -44,7 +44,7 @@ bool IsPrivate(const struct stat& status) {
 void RemoveIfAbandoned(const MpsHome& home) {
   // Made, and nothing in it yet: who was about to go on finds it gone, and makes it again.
   if (rmdir(home.dir.c_str()) == 0) return;
-  struct stat status {};
+  struct stat status{};
   if (stat(home.lock.c_str(), &status) != 0) return;
   const auto lock = HeldFile::TryLock(home.lock, false);
   if (!lock || !lock->IsAt(home.lock) || HasKeeper(home)) return;
@@ -91,8 +91,8 @@ HeldFile::~HeldFile() {
 }
 
 bool HeldFile::IsAt(const std::string& path) const {
-  struct stat ours {};
-  struct stat there {};
+  struct stat ours{};
+  struct stat there{};
   return fstat(fd_, &ours) == 0 && stat(path.c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
          ours.st_ino == there.st_ino;
 }
@@ -121,7 +121,7 @@ Result<void> MakePrivate(const std::string& dir) {
     return Fail(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kPermissionDenied,
                 fmt::format("cannot make {}: {}", dir, strerror(errno)));
   }
-  struct stat status {};
+  struct stat status{};
   if (lstat(dir.c_str(), &status) != 0) {
     return Fail(ErrorCode::kResourceExhausted, fmt::format("{}: {}", dir, strerror(errno)));
   }
@@ -153,7 +153,7 @@ void RemoveHome(const MpsHome& home) {
 
 bool RemoveAbandoned() {
   const std::string base = BasePath();
-  struct stat status {};
+  struct stat status{};
   if (lstat(base.c_str(), &status) != 0) return errno == ENOENT;
   if (!IsPrivate(status)) return true;  // Somebody else's: nothing of ours is in there.
   std::error_code error;
