@@ -30,6 +30,8 @@ constexpr std::uint64_t kProgress = 4;
 // that is busy with other things may let a job wait: so much is given to nine of ten, and what
 // nine of ten such stretches take when nobody is killed.
 constexpr double kGoesOnWithin = 0.1;
+// Keepers look for the dead once a second.
+constexpr std::chrono::seconds kClearedWithin{3};
 // How long victims live, at most, from their start or from their first step.
 constexpr milliseconds kWhileItStarts{30};
 constexpr milliseconds kAtWork{20};
@@ -99,9 +101,10 @@ class GateKillTest : public GateTest {
       std::this_thread::sleep_for(most * (random_() % 1000) / 1000);
       ASSERT_NO_FATAL_FAILURE(Kill(*victim)) << "victim " << i;
     }
-    // Keepers look for the dead once a second.
+    const Clock::time_point end = Clock::now();
     EXPECT_TRUE(Await([&] { return CountPlaces() == survivors_.size(); }))
         << "the dead are still on the board";
+    EXPECT_LT(Clock::now() - end, kClearedWithin);
   }
 
   // After all kills so far; and the survivors' ends are ordinary ones.

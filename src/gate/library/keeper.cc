@@ -110,7 +110,7 @@ void* Run(void*) {
     std::uint64_t now = NowNs();
     std::uint64_t wake = now + kRoundNs;
     const bool round = now >= next_round;
-    const bool reap = now >= next_reap;
+    const bool reap = round && now >= next_reap;
     for (GpuState& gpu : process.gpus) {
       if (gpu.phase.load(std::memory_order_acquire) != kJoined) continue;
       if (latency) {
