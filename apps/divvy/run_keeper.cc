@@ -62,7 +62,7 @@ class MpsKeeper {
   void Run() {
     // Servers whose daemon died come to us, to be reaped.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    Renew();
+    if (const auto renewed = Renew(); !renewed) Fail(renewed.error().message);
     Clock::time_point next_probe = Clock::now() + pace_.probe;
     Clock::time_point last_use = Clock::now();
     while (!stop_.SleepUntil(Clock::now() + pace_.tick)) {
@@ -123,22 +123,23 @@ class MpsKeeper {
   }
 
   // Starts a daemon where there is none, or none any more.
-  void Renew() {
+  Result<void> Renew() {
     KillDaemon();
     // What a killed one leaves would keep the next from starting.
     std::error_code error;
     std::filesystem::remove_all(home_.pipe, error);
     std::filesystem::create_directory(home_.pipe, error);
     const auto daemon = control_.Start(devices_, gate_variables_);
-    if (!daemon) return Fail(daemon.error().message);
+    if (!daemon) return divvy::Fail(daemon.error());
     daemon_ = *daemon;
     if (auto answers = AwaitAnswer(); !answers) {
       KillDaemon();
-      return Fail(answers.error().message);
+      return answers;
     }
     begun_ = Clock::now();
     missed_ = 0;
     Say({DaemonState::Kind::kReady, std::to_string(daemon_)});
+    return {};
   }
 
   Result<void> AwaitAnswer() {
@@ -162,11 +163,19 @@ class MpsKeeper {
 
   void Revive() {
     soon_ = Clock::now() - begun_ < pace_.soon ? soon_ + 1 : 0;
-    if (soon_ >= kMostSoon) {
-      KillMps(home_.pipe);
-      return Fail(fmt::format("it died {} times in a row soon after its start", soon_));
+    Retry();
+  }
+
+  // One that was ready before may be killed again before it is.
+  void Retry() {
+    std::string why;
+    for (; soon_ < kMostSoon && !stop_.Heard(); ++soon_) {
+      const auto renewed = Renew();
+      if (renewed) return;
+      why = ": " + renewed.error().message;
     }
-    Renew();
+    KillMps(home_.pipe);
+    Fail(fmt::format("it died {} times in a row soon after its start{}", soon_, why));
   }
 
   void Probe() {
@@ -175,7 +184,7 @@ class MpsKeeper {
     if (missed_ < kMostMissed) return;
     fmt::print(stderr, "{}\n", answer.error().message);
     soon_ = 0;
-    Renew();
+    Retry();
   }
 
   // Under the lock that those who come must take, so that nobody joins what ends.

@@ -9,8 +9,9 @@
 // The server outlives a daemon that is killed, which is the worse of what may happen.
 // FAKE_MPS_FAULT says what is to go wrong: "refuse" (the daemon ends at once with a message),
 // "mute" (it starts, and never answers), "deaf" (it does not end by quit or SIGTERM), "brief"
-// (it ends after its first answer). A daemon that is stopped (SIGSTOP) is a wedged one.
-// FAKE_MPS_LOG names a file to which each start is added: "start PID DEVICES PRELOADED".
+// (it ends after its first answer), "faint" (the second in the log ends before any). A daemon that
+// is stopped (SIGSTOP) is a wedged one. FAKE_MPS_LOG names a file to which each start is added:
+// "start PID DEVICES PRELOADED".
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -20,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -108,6 +110,10 @@ int RunDaemon() {
     std::ofstream(log, std::ios::app)
         << "start " << getpid() << " " << Variable("CUDA_VISIBLE_DEVICES") << " "
         << Variable("LD_PRELOAD") << std::endl;
+    std::ifstream starts(log);
+    if (fault == "faint" && std::count(std::istreambuf_iterator<char>(starts), {}, '\n') == 2) {
+      return Fail("the GPU was lost");
+    }
   }
   std::ofstream(PipeFile("nvidia-cuda-mps-control.pid")) << getpid();
   if (fault == "deaf") std::signal(SIGTERM, SIG_IGN);

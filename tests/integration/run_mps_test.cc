@@ -362,6 +362,18 @@ TEST_F(RunMpsTest, KilledDaemonIsStartedAnewAndTheUserHearsOfIt) {
   ExpectNothingLeft();
 }
 
+TEST_F(RunMpsTest, DaemonThatDiesBeforeItIsReadyAgainIsStartedOnceMore) {
+  environment_["FAKE_MPS_FAULT"] = "faint";
+  RunningProgram run = Start();
+  ASSERT_TRUE(run.AwaitOutput("ready"));
+  kill(Daemon(), SIGKILL);
+  EXPECT_TRUE(run.AwaitOutput("was started anew; this job cannot move to the new one"));
+  EXPECT_EQ(Starts().size(), 3U);
+  Release();
+  EXPECT_EQ(run.Wait().exit_status, 0);
+  ExpectNothingLeft();
+}
+
 TEST_F(RunMpsTest, WedgedDaemonIsStartedAnew) {
   RunningProgram run = Start();
   ASSERT_TRUE(run.AwaitOutput("ready"));
