@@ -90,7 +90,6 @@ std::optional<JobReading> ReadSlot(const gate::Slot& slot, std::uint64_t now_ns)
   job.rescued = Get(slot.rescued);
   job.marked = slot.marked.load(std::memory_order_relaxed) != 0;
   job.slice_us = slot.slice_us.load(std::memory_order_relaxed);
-  job.ends_blocks = slot.ends_blocks.load(std::memory_order_relaxed) != 0;
   job.apart = slot.apart.load(std::memory_order_relaxed) != 0;
   job.mode = static_cast<gate::GateMode>(slot.mode.load(std::memory_order_relaxed));
   // Somebody else may have taken the slot while we read.

@@ -33,7 +33,6 @@ struct JobReading {
   std::uint64_t rescued = 0;
   bool marked = false;
   std::uint32_t slice_us = 0;  // How long its time slices are by our setting; 0: no setting.
-  bool ends_blocks = false;    // Its thread blocks end before the GPU is taken from it.
   bool apart = false;          // Of a latency job: its time slices interrupt batch jobs'.
   gate::GateMode mode = gate::GateMode::kUnknown;
 };

@@ -118,7 +118,6 @@ json JobJson(const JobRates& rates) {
           {"mode", ModeOf(job)},
           {"apart", when(latency, job.apart)},
           {"slice_us", when(job.slice_us != 0, job.slice_us)},
-          {"ends_blocks", when(!latency, job.ends_blocks)},
           {"slo_ms", when(job.slo_ns != 0, static_cast<double>(job.slo_ns) / 1e6)},
           {"openness", when(latency, OpennessOf(job))},
           {"p50_ms", when(latency, static_cast<double>(job.p50_ns) / 1e6)},
@@ -139,17 +138,12 @@ json JobJson(const JobRates& rates) {
 
 // Of time slices that we set; of one that we do not nothing is known.
 std::string ServerLine(const JobReading& server) {
-  return server.slice_us == 0
-             ? "MPS' server: time slices of its driver's, batch jobs are held back by markers\n"
-             : fmt::format("MPS' server: time slices of {} us, its kernels are stopped {}\n",
-                           server.slice_us,
-                           server.ends_blocks ? "between thread blocks" : "in their middle");
+  return server.slice_us == 0 ? "MPS' server: time slices of its driver's\n"
+                              : fmt::format("MPS' server: time slices of {} us\n", server.slice_us);
 }
 
 json ServerJson(const JobReading& server) {
-  return {{"pid", server.pid},
-          {"slice_us", server.slice_us == 0 ? json() : json(server.slice_us)},
-          {"ends_blocks", server.ends_blocks}};
+  return {{"pid", server.pid}, {"slice_us", server.slice_us == 0 ? json() : json(server.slice_us)}};
 }
 
 bool Fits(const std::string& table, std::size_t columns) {

@@ -231,8 +231,7 @@ void Clear(Slot& slot) {
   for (std::atomic<std::uint64_t>* counter :
        {&slot.launches, &slot.graphs, &slot.markers, &slot.gpu_ns, &slot.virtual_ns,
         &slot.last_launch_ns, &slot.closed_ns, &slot.memory_bytes, &slot.requests, &slot.late,
-        &slot.p50_ns, &slot.p99_ns, &slot.rescued, &slot.short_since_ns,
-        &slot.long_blocks_until_ns}) {
+        &slot.p50_ns, &slot.p99_ns, &slot.rescued, &slot.short_since_ns}) {
     counter->store(0, std::memory_order_relaxed);
   }
   for (int i = 0; i < kTracks; ++i) {
@@ -240,8 +239,7 @@ void Clear(Slot& slot) {
     slot.submitted[i].store(0, std::memory_order_relaxed);
   }
   slot.marked.store(0, std::memory_order_relaxed);
-  for (std::atomic<std::uint32_t>* word :
-       {&slot.mode, &slot.slice_us, &slot.apart, &slot.stepwise, &slot.ends_blocks})
+  for (std::atomic<std::uint32_t>* word : {&slot.mode, &slot.slice_us, &slot.apart, &slot.stepwise})
     word->store(0, std::memory_order_relaxed);
 }
 

@@ -21,7 +21,7 @@ namespace divvy::gate {
 inline constexpr int kSlots = 64;
 inline constexpr int kTracks = 4;
 // To be raised with every change of what follows: jobs of two versions must not meet.
-inline constexpr std::uint32_t kBoardVersion = 5;
+inline constexpr std::uint32_t kBoardVersion = 4;
 
 // Levels are compared by the GPU as `level >= class of the kernel`. Everything passes at kOpen,
 // nothing at kClosed.
@@ -99,11 +99,6 @@ struct Slot {
   std::atomic<std::uint32_t> slice_us;  // how long one is, by our setting; 0: the driver's affair
   std::atomic<std::uint32_t> apart;     // 1: a latency job whose turns interrupt batch jobs'
   std::atomic<std::uint32_t> stepwise;  // 1: its requests are launched kernel by kernel
-  // Of a batch job or MPS' server. 1: its thread blocks end before the GPU is taken from it; 0: its
-  // kernels are stopped in their middle.
-  std::atomic<std::uint32_t> ends_blocks;
-  // Until then a batch job's thread blocks may last long (CLOCK_MONOTONIC, gate/slices.h).
-  std::atomic<std::uint64_t> long_blocks_until_ns;
 };
 
 // How a batch job is held back.

@@ -38,13 +38,6 @@ std::uint32_t PredictedNs(const Cost& cost) {
   return ns == 0 ? kUnknownNs : ns;
 }
 
-std::uint32_t BlockNs(const Cost& cost) {
-  const std::uint32_t ns = cost.ns.load(std::memory_order_relaxed);
-  const std::uint32_t rounds = cost.rounds.load(std::memory_order_relaxed);
-  if (ns == 0 || rounds == 0 || cost.exempt.load(std::memory_order_relaxed) != 0) return UINT32_MAX;
-  return ns / rounds;
-}
-
 std::uint32_t ChargedNs(const Cost& cost) {
   const std::uint32_t ns = cost.recent_ns.load(std::memory_order_relaxed);
   return ns == 0 ? PredictedNs(cost) : ns;

@@ -26,8 +26,6 @@ struct Cost {
   std::atomic<std::uint32_t> launches;  // wraps
   std::atomic<std::uint16_t>
       fill;  // thousandths of the block slots of the GPU; 1000 and more: all of it
-  // So often do its blocks fill the GPU, one set after the other; 0: nobody knows.
-  std::atomic<std::uint16_t> rounds;
   std::atomic<std::uint8_t>
       exempt;  // 1: never held back (collective operations: a waiting rank stops all others)
   std::atomic<std::uint32_t> kind;  // in the kernel log: its index there and one; 0 while unknown
@@ -42,9 +40,6 @@ inline constexpr std::uint16_t kLightFill = 100;
 
 [[nodiscard]] bool IsLight(const Cost& cost);
 [[nodiscard]] std::uint32_t PredictedNs(const Cost& cost);
-// How long its blocks last, if they are about equal; UINT32_MAX if nobody knows, or as long as a
-// collective operation likes.
-[[nodiscard]] std::uint32_t BlockNs(const Cost& cost);
 // What a job is charged for it when batch jobs take turns. All of them run slower beside each
 // other, so all are charged by what they see now: by their times alone, one that never ran alone
 // would pay for the others.

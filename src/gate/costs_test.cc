@@ -106,21 +106,6 @@ TEST(CostsTest, LightIsShortAndSmallAndKnown) {
   EXPECT_FALSE(IsLight(longer));
 }
 
-TEST(CostsTest, BlocksLastARoundEachIfAnythingIsKnown) {
-  Cost cost{};
-  cost.rounds.store(10);
-  EXPECT_EQ(BlockNs(cost), UINT32_MAX) << "nobody knows yet how long it takes";
-  Learn(cost, 1'000'000);
-  EXPECT_EQ(BlockNs(cost), 100'000U);
-  cost.rounds.store(1);
-  EXPECT_EQ(BlockNs(cost), 1'000'000U);
-  cost.rounds.store(0);
-  EXPECT_EQ(BlockNs(cost), UINT32_MAX) << "nor into how many it falls";
-  cost.rounds.store(10);
-  cost.exempt.store(1);
-  EXPECT_EQ(BlockNs(cost), UINT32_MAX) << "it waits for others";
-}
-
 TEST(CostsTest, AFewAreTimedAtFirstAndThenOneNowAndThen) {
   Cost cost{};
   std::vector<int> timed;

@@ -13,8 +13,7 @@ LatencyTuning TuningAt(std::uint32_t openness) {
             .open_share = 100,
             .closed_share = 0,
             .rest_ns = 0,
-            .closes_late = true,
-            .lets_blocks_end = true};
+            .closes_late = true};
   }
   LatencyTuning tuning;
   tuning.marks_behind = 4 + openness / 250;
@@ -32,7 +31,6 @@ LatencyTuning TuningAt(std::uint32_t openness) {
   if (openness >= kBalanced) {
     tuning.waiting_level = kLightClass;
     tuning.closes_late = true;
-    tuning.lets_blocks_end = true;
   }
   return tuning;
 }

@@ -26,9 +26,6 @@ struct LatencyTuning {
   // Only once a graph is submitted, not while its CPU is at it (100 us and more): what is under way
   // then is in the request's way, and the GPU does not idle.
   bool closes_late = false;
-  // Of a job that is apart: batch jobs' thread blocks may end, where they are short
-  // (gate/slices.h).
-  bool lets_blocks_end = false;
 };
 
 // The tuning for an openness of 0 .. kNoProtection.

@@ -12,7 +12,6 @@
 // of them, and what a batch job gets between two is its slice, less two switches.
 
 #include "gate/board.h"
-#include "gate/costs.h"
 
 #include <cstdint>
 
@@ -35,22 +34,6 @@ inline constexpr std::uint32_t kStepwiseLaunches = 16;
 // The slice that the jobs on `board` want of MPS' server, or of a batch job in turns of its own:
 // the shortest; the driver's own if none is apart, or several would have it.
 [[nodiscard]] std::uint32_t WantedSliceUs(const Board& board);
-
-// Kernels that are stopped in their middle cost training more than such that are stopped between
-// their thread blocks: on an H200 a switch there and back 0.36 ms, and 0.29. The request waits for
-// the blocks instead, so it is done where they are all short, by what is known of the kernels that
-// a batch job launches: one of unknown duration, a graph, or a collective operation, may be long.
-inline constexpr std::uint32_t kShortBlockNs = 200'000;
-// Programs launch that far ahead of the GPU, or less.
-inline constexpr std::uint64_t kLaunchedAheadNs = 5'000'000'000;
-
-// The batch job in `slot` launches a kernel of that cost, whose blocks may be long.
-void NoteLongBlocks(Slot& slot, const Cost& cost, std::uint64_t now_ns);
-
-// Whether thread blocks may end before the GPU is taken from them: those that are apart all let
-// them, and there is one; no batch job has long ones; and no other waits for its turn meanwhile.
-// Not beside one that launches kernel by kernel, which would wait for blocks again and again.
-[[nodiscard]] bool MayEndBlocks(const Board& board, std::uint64_t now_ns);
 
 // Whether a batch job's kernels can be interrupted by a job that is apart, so that they need no
 // markers for it: `served` by MPS, in whose server's turns they run, or in turns of its own, those

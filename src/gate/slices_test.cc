@@ -11,8 +11,6 @@
 namespace divvy::gate {
 namespace {
 
-constexpr std::uint64_t kNow = 1'000'000'000'000;
-
 // A board in this process' memory; slots are written as their owners would.
 class SlicesTest : public ::testing::Test {
  protected:
@@ -57,55 +55,6 @@ TEST_F(SlicesTest, KernelByKernelIsGivenRoomForMoreThanTwoSwitches) {
   constexpr std::uint32_t kTwoSwitchesUs = 330;
   EXPECT_GT(BatchSliceUs(kTight, true), 2 * kTwoSwitchesUs);
   EXPECT_LT(BatchSliceUs(kTight, false), kTwoSwitchesUs / 3);
-}
-
-TEST_F(SlicesTest, BlocksMayEndWhereAllThatAreApartLetThem) {
-  Place(1, JobClass::kServer);
-  EXPECT_FALSE(MayEndBlocks(*board_, kNow)) << "nobody is apart";
-  Slot& first = PlaceApart(2, kBalanced);
-  EXPECT_TRUE(MayEndBlocks(*board_, kNow));
-  Slot& second = PlaceApart(3, kTight);
-  EXPECT_FALSE(MayEndBlocks(*board_, kNow));
-  second.openness.store(kBalanced + 1);
-  EXPECT_TRUE(MayEndBlocks(*board_, kNow));
-  second.stepwise.store(1);
-  EXPECT_FALSE(MayEndBlocks(*board_, kNow)) << "for each of its kernels";
-  second.live.store(0);
-  EXPECT_TRUE(MayEndBlocks(*board_, kNow)) << "who is gone says nothing";
-  PlaceApart(4, kNoProtection);
-  EXPECT_TRUE(MayEndBlocks(*board_, kNow)) << "nor who wants no protection";
-  first.apart.store(0);
-  EXPECT_FALSE(MayEndBlocks(*board_, kNow));
-}
-
-TEST_F(SlicesTest, BlocksMayNotEndWhereOthersTakeTurnsTheyWouldWaitFor) {
-  PlaceApart(0, kBalanced);
-  Place(1, JobClass::kServer).slice_us.store(50);
-  EXPECT_TRUE(MayEndBlocks(*board_, kNow));
-  Place(2, JobClass::kBatch).slice_us.store(50);
-  EXPECT_FALSE(MayEndBlocks(*board_, kNow));
-}
-
-TEST_F(SlicesTest, BlocksMayNotEndWhileThoseOfAnyBatchJobMayBeLong) {
-  PlaceApart(0, kBalanced);
-  Slot& batch = Place(1, JobClass::kBatch);
-  Place(2, JobClass::kBatch);
-  EXPECT_TRUE(MayEndBlocks(*board_, kNow));
-  Cost cost{};
-  Learn(cost, 3'000'000);
-  NoteLongBlocks(batch, cost, kNow);
-  const std::uint64_t until = kNow + kLaunchedAheadNs + 3'000'000;
-  EXPECT_FALSE(MayEndBlocks(*board_, kNow));
-  EXPECT_FALSE(MayEndBlocks(*board_, until - 1));
-  EXPECT_TRUE(MayEndBlocks(*board_, until)) << "it launched no more of them";
-  NoteLongBlocks(batch, Cost{}, kNow);
-  EXPECT_FALSE(MayEndBlocks(*board_, until - 1)) << "a shorter one takes nothing back";
-  batch.live.store(0);
-  EXPECT_TRUE(MayEndBlocks(*board_, kNow));
-  batch.live.store(1);
-  cost.exempt.store(1);
-  NoteLongBlocks(batch, cost, kNow);
-  EXPECT_FALSE(MayEndBlocks(*board_, 1'000 * until)) << "a collective operation may wait for ever";
 }
 
 TEST_F(SlicesTest, TheLeastOfAllThatAreApartCounts) {

@@ -144,7 +144,7 @@ class GateKillTest : public GateTest {
     return seconds[seconds.size() * 9 / 10];
   }
 
-  void AwaitProgress(std::vector<double> Survivor::*seconds, const std::function<void()>& from) {
+  void AwaitProgress(std::vector<double> Survivor::* seconds, const std::function<void()>& from) {
     std::vector<std::uint64_t> targets;
     for (const Survivor& each : survivors_) targets.push_back(each.slot->launches + kProgress);
     from();
@@ -192,27 +192,20 @@ TEST_F(GateKillTest, InferenceGoesOnWhenTrainingIsKilled) {
 }
 
 TEST_F(GateKillTest, TrainingHasTheDriversTurnsAgainWhenInferenceThatIsApartIsKilled) {
-  // Not by graphs, whose blocks nobody knows: they must not be long to be let end.
-  Job kernels = InTurns();
-  kernels.words = {"train", "--kernels", "20", "--us", "50", "--blocks", "64", "--secs", "100"};
-  gate::Slot* const training = StartSurvivor(kernels);
-  const auto has_turns_of = [&](std::uint32_t us, bool blocks_end) {
-    return Await([&] {
-      return training->slice_us.load() == us && (training->ends_blocks.load() != 0) == blocks_end;
-    });
+  const gate::Slot* const training = StartSurvivor(InTurns());
+  const auto has_turns_of = [&](std::uint32_t us) {
+    return Await([&] { return training->slice_us.load() == us; });
   };
   for (const bool balanced : {false, true}) {
     const Job serving = Apart(balanced ? "balanced" : "tight");
     ASSERT_NO_FATAL_FAILURE(KillMany(serving, 25));
-    ASSERT_TRUE(has_turns_of(gate::kDriverSliceUs, false));
+    ASSERT_TRUE(has_turns_of(gate::kDriverSliceUs));
     // One more, with all that it may have of training.
     const auto last = StartJob(serving);
     const std::uint32_t openness = balanced ? gate::kBalanced : gate::kTight;
-    // As if it had launched nothing unknown for long.
-    training->long_blocks_until_ns.store(0);
-    ASSERT_TRUE(has_turns_of(gate::BatchSliceUs(openness, false), balanced));
+    ASSERT_TRUE(has_turns_of(gate::BatchSliceUs(openness, false)));
     ASSERT_NO_FATAL_FAILURE(Kill(*last));
-    ASSERT_TRUE(has_turns_of(gate::kDriverSliceUs, false));
+    ASSERT_TRUE(has_turns_of(gate::kDriverSliceUs));
   }
   ExpectAllWentOn();
 }

@@ -2,7 +2,6 @@
 
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 
 #include "device/cuda_simulator/identity.h"
 #include "gate/gate_fixture.h"
@@ -107,113 +106,6 @@ TEST_F(GateSlicesTest, SlicesFollowWhoIsOnTheBoard) {
   EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kBalanced, true)));
   latency->openness.store(gate::kNoProtection);
   EXPECT_TRUE(TrainersSliceBecomes(gate::kDriverSliceUs));
-  Stop(*trainer);
-}
-
-// Of kernels that fill the simulated GPU (16 SMs, two such blocks on each) a hundred times.
-const Words kShortBlocks{"train", "--kernels",       "10",   "--us",   "10000", "--blocks",
-                         "3200",  "--block-threads", "1024", "--secs", "60"};
-const Words kLongBlocks{"train", "--kernels",       "10",   "--us",   "10000", "--blocks",
-                        "32",    "--block-threads", "1024", "--secs", "60"};
-
-class GateBlocksTest : public GateSlicesTest {
- protected:
-  // A trainer, and a latency job of our own that lets blocks end.
-  std::unique_ptr<test::RunningProgram> StartBeside(const Words& training, Environment more = {}) {
-    latency_ = JoinAsLatencyJob();
-    latency_->apart.store(1);
-    latency_->openness.store(gate::kBalanced);
-    more["DIVVY_SIM_RM_LOG"] = log_ = directory_ + "/rm-log";
-    auto trainer = Start(As::kBatch, training, With(std::move(more)));
-    EXPECT_TRUE(trainer->AwaitOutput("READY"));
-    EXPECT_TRUE(Await([&] { return SlotOf(gate::JobClass::kBatch) != nullptr; }));
-    trainer_ = SlotOf(gate::JobClass::kBatch);
-    // Until it is known how long its kernels take.
-    EXPECT_GE(SecondsToLaunch(*trainer_, 40), 0);
-    return trainer;
-  }
-
-  // As if it had launched no unknown ones for long.
-  void ForgetUnknown() { trainer_->long_blocks_until_ns.store(0); }
-
-  bool TrainersBlocksEnd(std::uint32_t end) const {
-    return Await([&] { return trainer_->ends_blocks.load() == end; });
-  }
-
-  // What the trainer asked of the kernel module so far, and was answered: "MODE:STATUS ..".
-  std::string Asked() const {
-    std::ifstream file(log_);
-    std::string all;
-    for (std::string line; std::getline(file, line);) all += line + " ";
-    return all;
-  }
-
-  gate::Slot* latency_ = nullptr;
-  std::string log_;
-};
-
-TEST_F(GateBlocksTest, ShortOnesEndWhereWhoIsApartLetsThem) {
-  auto trainer = StartBeside(kShortBlocks);
-  EXPECT_EQ(trainer_->ends_blocks.load(), 0U) << "they were unknown a moment ago";
-  ForgetUnknown();
-  ASSERT_GE(SecondsToLaunch(*trainer_, 10), 0);
-  EXPECT_EQ(trainer_->long_blocks_until_ns.load(), 0U);
-  EXPECT_TRUE(TrainersBlocksEnd(1));
-  latency_->stepwise.store(1);
-  EXPECT_TRUE(TrainersBlocksEnd(0));
-  latency_->stepwise.store(0);
-  EXPECT_TRUE(TrainersBlocksEnd(1));
-  latency_->openness.store(gate::kTight);
-  EXPECT_TRUE(TrainersBlocksEnd(0));
-  latency_->openness.store(gate::kBalanced);
-  EXPECT_TRUE(TrainersBlocksEnd(1));
-  gate::Leave(board_, own_slot_);
-  own_slot_ = -1;
-  EXPECT_TRUE(TrainersBlocksEnd(0)) << "as the driver has it";
-  EXPECT_EQ(Asked(), "2:0 1:0 2:0 1:0 2:0 1:0 2:0 ");
-  EXPECT_GE(SecondsToLaunch(*trainer_, 10), 0);
-  Stop(*trainer);
-}
-
-TEST_F(GateBlocksTest, LongOnesAreStoppedInTheirMiddle) {
-  auto trainer = StartBeside(kLongBlocks);
-  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kBalanced, false)));
-  const std::uint64_t until = trainer_->long_blocks_until_ns.load();
-  ASSERT_GE(SecondsToLaunch(*trainer_, 10), 0);
-  EXPECT_GT(trainer_->long_blocks_until_ns.load(), until);
-  EXPECT_EQ(trainer_->ends_blocks.load(), 0U);
-  EXPECT_EQ(Asked(), "2:0 ");
-  Stop(*trainer);
-}
-
-TEST_F(GateBlocksTest, KernelsWithoutANameMayWaitForTheirPeers) {
-  auto trainer =
-      StartBeside(kShortBlocks, {{"DIVVY_CUDA_SIM_FAULTS", "no:cuKernelGetName,no:cuFuncGetName"}});
-  const std::uint64_t until = trainer_->long_blocks_until_ns.load();
-  ASSERT_GE(SecondsToLaunch(*trainer_, 10), 0);
-  EXPECT_GT(trainer_->long_blocks_until_ns.load(), until);
-  EXPECT_EQ(Asked(), "2:0 ");
-  Stop(*trainer);
-}
-
-TEST_F(GateBlocksTest, WhereTheDriverRefusesThatKernelsAreStoppedInTheirMiddle) {
-  auto trainer = StartBeside(kShortBlocks, {{"DIVVY_SIM_RM", "refuse-blocks"}});
-  ForgetUnknown();
-  EXPECT_TRUE(Await([&] { return Asked().find("1:27") != std::string::npos; })) << Asked();
-  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kBalanced, false)));
-  ASSERT_GE(SecondsToLaunch(*trainer_, 20), 0);
-  EXPECT_EQ(trainer_->ends_blocks.load(), 0U);
-  EXPECT_EQ(Asked(), "2:0 1:27 ") << "asked once";
-  Stop(*trainer);
-}
-
-TEST_F(GateBlocksTest, ADriverThatIsBusyIsAskedAgainToTakeItBack) {
-  auto trainer = StartBeside(kShortBlocks, {{"DIVVY_SIM_RM", "busy"}});
-  ForgetUnknown();
-  EXPECT_TRUE(TrainersBlocksEnd(1));
-  latency_->openness.store(gate::kTight);
-  EXPECT_TRUE(Await([&] { return Asked() == "2:0 1:0 2:3 2:0 "; })) << Asked();
-  EXPECT_TRUE(TrainersBlocksEnd(0));
   Stop(*trainer);
 }
 

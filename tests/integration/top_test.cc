@@ -142,22 +142,17 @@ TEST_F(TopTest, JobThatIsApartIsShownSo) {
 TEST_F(TopTest, ServerOfMpsIsNoJobButItsTimeSlicesAreTold) {
   gate::Slot& server = Join(gate::JobClass::kServer, "nvidia-cuda-mps-server");
   EXPECT_EQ(Top({"--once"}).out, "nobody runs under the gate here\n");
-  gate::Slot& train = Join(gate::JobClass::kBatch, "train.py");
-  EXPECT_THAT(Top({"--once"}).out, HasSubstr("MPS' server: time slices of its driver's"));
+  Join(gate::JobClass::kBatch, "train.py").slice_us = 300;
+  EXPECT_THAT(Top({"--once"}).out, HasSubstr("MPS' server: time slices of its driver's\n"));
   server.slice_us = 200;
-  train.slice_us = 300;
-  train.ends_blocks = 1;
   const json gpu = json::parse(Top({"--once", "-o", "json"}).out).at("gpus").at(0);
   ASSERT_EQ(gpu.at("jobs").size(), 1U);
   EXPECT_EQ(gpu.at("jobs")[0].at("name"), "train.py");
   EXPECT_EQ(gpu.at("jobs")[0].at("slice_us"), 300);
-  EXPECT_EQ(gpu.at("jobs")[0].at("ends_blocks"), true);
-  EXPECT_EQ(gpu.at("mps_servers"), json::parse(R"([{"pid": )" + std::to_string(getpid()) +
-                                               R"(, "slice_us": 200, "ends_blocks": false}])"));
-  EXPECT_THAT(Top({"--once"}).out,
-              HasSubstr("slices of 200 us, its kernels are stopped in their middle\n"));
-  server.ends_blocks = 1;
-  EXPECT_THAT(Top({"--once"}).out, HasSubstr("are stopped between thread blocks\n"));
+  ASSERT_EQ(gpu.at("mps_servers").size(), 1U);
+  EXPECT_EQ(gpu.at("mps_servers")[0].at("pid"), getpid());
+  EXPECT_EQ(gpu.at("mps_servers")[0].at("slice_us"), 200);
+  EXPECT_THAT(Top({"--once"}).out, HasSubstr("MPS' server: time slices of 200 us\n"));
 }
 
 TEST_F(TopTest, IntervalCountsOnlyWhatHappenedInIt) {

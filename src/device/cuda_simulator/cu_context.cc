@@ -21,7 +21,7 @@ cuda::Result Create(const char* function, cuda::Context* context, unsigned flags
     const auto made = call.driver.MakeContext(device, flags, false);
     *context = made->handle;
     if (!Push(made->handle)) return cuda::kOutOfMemory;
-    call.driver.AskForTurns(call.lock, device);
+    call.driver.AskForSlice(call.lock, device);
     return cuda::kSuccess;
   });
 }

@@ -162,7 +162,7 @@ cuda::Result cuDevicePrimaryCtxRetain(cuda::Context* context, cuda::Device devic
     if (!primary) primary = call.driver.MakeContext(device, 0, true);
     ++call.driver.primary_uses[device];
     *context = primary->handle;
-    call.driver.AskForTurns(call.lock, device);
+    call.driver.AskForSlice(call.lock, device);
     return cuda::kSuccess;
   });
 }

@@ -49,10 +49,9 @@ class Driver {
   // Ends a context: its streams, events and modules, its memory.
   void DestroyContext(const std::shared_ptr<ContextState>& context);
 
-  // With the first context on a device: has the kernel module set the process' time slice there,
-  // and where its kernels are stopped, as the real driver does (resource_manager.cc). Gives up the
-  // lock meanwhile.
-  void AskForTurns(std::unique_lock<std::mutex>& lock, int device);
+  // With the first context on a device: has the kernel module set the process' time slice there, as
+  // the real driver does (resource_manager.cc). Gives up the lock meanwhile.
+  void AskForSlice(std::unique_lock<std::mutex>& lock, int device);
 
   // What a stream handle means to the calling thread in `context`; null if it means nothing.
   std::shared_ptr<StreamState> FindStream(cuda::Stream handle,

@@ -231,7 +231,7 @@ Engine::Progress Engine::Step(StreamState& stream, Operation& operation, Nanos n
 
 bool Engine::Start(KernelRun& run, Nanos ready, Nanos now) {
   if (run.is_hold && run.end != 0) run.work = std::max<Nanos>(0, run.end - now);
-  const Demand demand{run.wanted, run.work, ready, run.waiting_since, run.block};
+  const Demand demand{run.wanted, run.work, ready, run.waiting_since};
   const auto grant = machine_.Begin(run.gpu, demand, now);
   if (!grant) {
     if (run.waiting_since == 0) run.waiting_since = now;

@@ -71,8 +71,6 @@ cuda::Result MakeKernelNode(const Driver& driver, const ContextState& context,
       static_cast<std::uint64_t>(BlocksPerSm(spec, *launch.code, static_cast<unsigned>(threads)));
   const std::uint64_t sms = (blocks + per_sm - 1) / per_sm;
   run.wanted = static_cast<int>(std::min(sms, static_cast<std::uint64_t>(spec.sms)));
-  const std::uint64_t rounds = (sms + static_cast<std::uint64_t>(spec.sms) - 1) / spec.sms;
-  run.block = run.work / static_cast<Nanos>(rounds);
 
   node.type = kNodeKernel;
   node.work = {run};

@@ -195,11 +195,6 @@ std::optional<Grant> Machine::Begin(int gpu, const Demand& demand, Nanos now) {
   const Nanos end = begin + demand.work * demand.wanted / granted;
   Count(gpu, now);
   file_->gpus[gpu].CountRun(granted, begin, std::min(now, end));
-  const Nanos block = demand.block * demand.wanted / granted;
-  if (mine.held == 0 || block > mine.block) {
-    mine.block_began = begin;
-    mine.block = block;
-  }
   mine.busy_until = mine.held > 0 ? std::max(mine.busy_until, end) : end;
   mine.held += granted;
   return Grant{granted, end};

@@ -22,7 +22,6 @@ struct Demand {
   Nanos work = 0;           // How long it takes with all of them.
   Nanos ready = 0;          // Since when it could have run.
   Nanos waiting_since = 0;  // Since when it has been refused; 0 if never.
-  Nanos block = 0;          // How long its thread blocks take with all SMs; 0: as long as it.
 };
 
 // What it got: it holds `granted` SMs until `end`.
@@ -30,9 +29,6 @@ struct Grant {
   int granted;
   Nanos end;
 };
-
-// Where kernels may be stopped when a turn is over, in the driver's numbers.
-enum class Stops : std::int32_t { kAfterKernel = 0, kBetweenBlocks = 1, kAnywhere = 2 };
 
 // A process' turn on a GPU that processes have one after another.
 struct Turn {
@@ -107,10 +103,6 @@ class Machine {
   // way too. Turns are no shorter than kLeastTurn, whatever the slice.
   void SetSlice(int gpu, Nanos slice, Nanos now);
   [[nodiscard]] Nanos Slice(int gpu);
-
-  // Where the process' kernels on a GPU may be stopped, at first anywhere. A turn lasts until then,
-  // also the one under way.
-  void SetStops(int gpu, Stops stops);
 
   // The process has made a context there, or has one less.
   void AddContext(int gpu);

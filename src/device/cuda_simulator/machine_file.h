@@ -33,9 +33,6 @@ struct Machine::Client {
   Nanos turn_ended;
   std::int32_t lost_turn;  // To another, and it does not know yet.
   Nanos slice;             // 0: the machine's.
-  Stops stops = Stops::kAnywhere;
-  Nanos block_began;  // Of the kernel with the longest blocks of those that run, and how long these
-  Nanos block;        // are.
   std::int32_t contexts;
   std::uint64_t memory;
 };

@@ -211,59 +211,6 @@ TEST_F(MachineTest, NewSliceCountsForTheTurnUnderWay) {
   EXPECT_EQ(one->HoldTurn(0, kStart + 37 * kMillisecond).ends, kStart + 35 * kMillisecond);
 }
 
-TEST_F(MachineTest, TurnLastsUntilItsKernelsMayBeStopped) {
-  spec_.sharing = Sharing::kTimeSlice;
-  const struct {
-    Stops stops;
-    Nanos ends;
-  } cases[] = {{Stops::kAnywhere, 2 * kMillisecond},
-               {Stops::kBetweenBlocks, 3 * kMillisecond},
-               {Stops::kAfterKernel, 9 * kMillisecond}};
-  for (const auto& [stops, ends] : cases) {
-    auto one = Open();
-    auto other = Open();
-    one->SetStops(0, stops);
-    EXPECT_TRUE(one->HoldTurn(0, kStart).mine);
-    const Demand demand{.wanted = 1,
-                        .work = 9 * kMillisecond,
-                        .ready = kStart,
-                        .waiting_since = 0,
-                        .block = 3 * kMillisecond};
-    const auto grant = one->Begin(0, demand, kStart);
-    ASSERT_TRUE(grant);
-    EXPECT_EQ(one->HoldTurn(0, kStart).ends, kStart + ends);
-    const Turn refused = other->HoldTurn(0, kStart + kMillisecond);
-    EXPECT_FALSE(refused.mine);
-    EXPECT_EQ(refused.again, kStart + ends);
-    EXPECT_FALSE(other->HoldTurn(0, kStart + ends - 1).mine);
-    EXPECT_TRUE(other->HoldTurn(0, kStart + ends).mine);
-    EXPECT_EQ(one->HoldTurn(0, kStart + ends).ends, kStart + ends);
-    // With nothing on the GPU there is nothing to wait for.
-    one->End(0, grant->granted, kStart + ends);
-    const Nanos later = kStart + 100 * kMillisecond;
-    EXPECT_TRUE(one->HoldTurn(0, later).mine);
-    EXPECT_EQ(one->HoldTurn(0, later).ends, later + spec_.slice);
-    one->Leave();
-    other->Leave();
-  }
-}
-
-TEST_F(MachineTest, TheLongestBlocksCount) {
-  spec_.sharing = Sharing::kTimeSlice;
-  auto one = Open();
-  one->SetStops(0, Stops::kBetweenBlocks);
-  EXPECT_TRUE(one->HoldTurn(0, kStart).mine);
-  for (const Nanos block : {5, 7, 1}) {
-    const Demand demand{.wanted = 1,
-                        .work = 35 * kMillisecond,
-                        .ready = kStart,
-                        .waiting_since = 0,
-                        .block = block * kMillisecond};
-    ASSERT_TRUE(one->Begin(0, demand, kStart));
-  }
-  EXPECT_EQ(one->HoldTurn(0, kStart).ends, kStart + 7 * kMillisecond);
-}
-
 TEST_F(MachineTest, NobodyRunsWhileTheGpuChangesHands) {
   spec_.sharing = Sharing::kTimeSlice;
   spec_.switching = 5 * kMillisecond;

@@ -25,16 +25,7 @@ Nanos Machine::SliceOf(int gpu, int process) const {
 // When the owner's turn may go to another.
 Nanos Machine::TurnEnds(int gpu) const {
   const File::Gpu& state = file_->gpus[gpu];
-  if (state.turn_taken == 0) return state.turn_began + kLate;
-  const Nanos over = state.turn_began + SliceOf(gpu, state.owner);
-  const Client& owner = state.clients[state.owner];
-  if (owner.stops == Stops::kAnywhere || owner.held == 0 || over <= owner.block_began ||
-      over >= owner.busy_until) {
-    return over;
-  }
-  if (owner.stops == Stops::kAfterKernel || owner.block == 0) return owner.busy_until;
-  const Nanos blocks = (over - owner.block_began + owner.block - 1) / owner.block;
-  return std::min(owner.busy_until, owner.block_began + blocks * owner.block);
+  return state.turn_began + (state.turn_taken != 0 ? SliceOf(gpu, state.owner) : kLate);
 }
 
 // A turn that was passed to us begins when we come to know of it: on its way it was of no use.
@@ -115,14 +106,6 @@ void Machine::SetSlice(int gpu, Nanos slice, Nanos now) {
   // Shortened, it ends now at the earliest: what has run has run.
   state.turn_began = std::max(state.turn_began, now - SliceOf(gpu, self_));
   // The owner may have to give way sooner, and so may those who wait ask.
-  Ring();
-  RingWaiting(gpu);
-}
-
-void Machine::SetStops(int gpu, Stops stops) {
-  const Lock lock(*file_);
-  Mine(gpu).stops = stops;
-  // Who waits may have to ask sooner.
   Ring();
   RingWaiting(gpu);
 }

@@ -9,40 +9,24 @@
 
 #include "device/cuda_simulator/driver.h"
 
-// How long a process' turns are and where its kernels are stopped, as libcuda and its kernel module
-// agree on it.
+// How long a process' turns are, as libcuda and its kernel module agree on it.
 
 namespace divvy::device::cuda_simulator {
 namespace {
 
-// Of each device, its channels and itself.
-constexpr std::uint32_t kFirstChannels = 0x5C000015;
-constexpr std::uint32_t kFirstSubdevice = 0x5C000003;
+constexpr std::uint32_t kFirstObject = 0x5C000015;
 constexpr std::uint64_t kMostMicroseconds = std::uint64_t{1} << 40;  // Of which no sum runs over.
 
 std::uint32_t ClientOfProcess() {
   return 0xC1D00000 | (static_cast<std::uint32_t>(getpid()) & 0xFFFF);
 }
 
-std::uint32_t SetPreemption(Driver& driver, std::uint32_t device, const RmControl& control) {
-  const auto* mode = reinterpret_cast<const RmPreemption*>(control.parameters);
-  if (control.size != sizeof(*mode) || mode == nullptr || mode->flags != kSetsCompute ||
-      mode->compute > static_cast<std::uint32_t>(Stops::kAnywhere)) {
-    return kRmInvalidArgument;
-  }
-  if (mode->channel != kFirstChannels + device) return kRmObjectNotFound;
-  driver.machine->SetStops(driver.devices[device], static_cast<Stops>(mode->compute));
-  return kRmOk;
-}
-
 std::uint32_t Perform(Driver& driver, const RmControl& control) {
-  const bool preemption = control.command == kSetPreemption;
-  const std::uint32_t device = control.object - (preemption ? kFirstSubdevice : kFirstChannels);
+  const std::uint32_t device = control.object - kFirstObject;
   if (control.client != ClientOfProcess() || device >= driver.devices.size() ||
       !driver.has_channels[device]) {
     return kRmObjectNotFound;
   }
-  if (preemption) return SetPreemption(driver, device, control);
   if (control.command != kSetTimeslice && control.command != kGetTimeslice) return kRmNotSupported;
   auto* microseconds = reinterpret_cast<std::uint64_t*>(control.parameters);
   if (control.size != sizeof(*microseconds) || microseconds == nullptr) return kRmInvalidArgument;
@@ -57,38 +41,24 @@ std::uint32_t Perform(Driver& driver, const RmControl& control) {
   return kRmOk;
 }
 
-template <typename Parameters>
-void SendControl(int descriptor, std::uint32_t command, std::uint32_t object,
-                 Parameters& parameters) {
-  RmControl control{.client = ClientOfProcess(),
-                    .object = object,
-                    .command = command,
-                    .flags = 0,
-                    .parameters = reinterpret_cast<std::uint64_t>(&parameters),
-                    .size = sizeof(parameters),
-                    .status = 0};
-  ioctl(descriptor, kRmControl, &control);
-}
-
 }  // namespace
 
-void Driver::AskForTurns(std::unique_lock<std::mutex>& lock, int device) {
+void Driver::AskForSlice(std::unique_lock<std::mutex>& lock, int device) {
   if (has_channels[device]) return;
   has_channels[device] = true;
   if (control_descriptor < 0) control_descriptor = open("/dev/null", O_RDWR | O_CLOEXEC);
   const int descriptor = control_descriptor;
-  const std::uint32_t channels = kFirstChannels + static_cast<std::uint32_t>(device);
-  const std::uint32_t subdevice = kFirstSubdevice + static_cast<std::uint32_t>(device);
-  RmPreemption preemption{.flags = kSetsCompute,
-                          .channel = channels,
-                          .graphics = 0,
-                          .compute = static_cast<std::uint32_t>(Stops::kAnywhere),
-                          .route = {}};
   auto microseconds = static_cast<std::uint64_t>(machine->spec().slice / kMicrosecond);
-  // Whoever plays the kernel module may call us back. Where nobody does, all stays as it is.
+  RmControl control{.client = ClientOfProcess(),
+                    .object = kFirstObject + static_cast<std::uint32_t>(device),
+                    .command = kSetTimeslice,
+                    .flags = 0,
+                    .parameters = reinterpret_cast<std::uint64_t>(&microseconds),
+                    .size = sizeof(microseconds),
+                    .status = 0};
+  // Whoever plays the kernel module may call us back. Where nobody does, the slice stays as it is.
   lock.unlock();
-  SendControl(descriptor, kSetPreemption, subdevice, preemption);
-  SendControl(descriptor, kSetTimeslice, channels, microseconds);
+  ioctl(descriptor, kRmControl, &control);
   lock.lock();
 }
 

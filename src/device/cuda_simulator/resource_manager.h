@@ -2,36 +2,25 @@
 
 #include <cstdint>
 
-// What NVIDIA's libcuda asks of its kernel module about turns on the GPU, by ioctl: the numbers are
-// those of the open kernel modules (ctrla06c.h, ctrl2080gr.h, nv_escape.h, nvstatuscodes.h).
+// What NVIDIA's libcuda asks of its kernel module about time slices, by ioctl: the numbers are
+// those of the open kernel modules (ctrla06c.h, nv_escape.h, nvstatuscodes.h).
 
 namespace divvy::device::cuda_simulator {
 
 inline constexpr unsigned long kRmControl = 0xC020462A;  // _IOWR('F', 0x2A, RmControl).
 inline constexpr std::uint32_t kSetTimeslice = 0xA06C0103;
 inline constexpr std::uint32_t kGetTimeslice = 0xA06C0104;
-inline constexpr std::uint32_t kSetPreemption = 0x20801210;
 
 struct RmControl {
   std::uint32_t client;
   std::uint32_t object;
   std::uint32_t command;
   std::uint32_t flags;
-  std::uint64_t parameters;  // The address of microseconds, in 64 bits, or of an RmPreemption.
+  std::uint64_t parameters;  // The address of microseconds, in 64 bits.
   std::uint32_t size;
   std::uint32_t status;
 };
 static_assert(sizeof(RmControl) == 0x20);
-
-struct RmPreemption {
-  std::uint32_t flags;  // kSetsCompute: `compute` is to be set.
-  std::uint32_t channel;
-  std::uint32_t graphics;
-  std::uint32_t compute;  // Stops (machine.h).
-  std::uint64_t route[2];
-};
-static_assert(sizeof(RmPreemption) == 0x20);
-inline constexpr std::uint32_t kSetsCompute = 1;
 
 enum RmStatus : std::uint32_t {
   kRmOk = 0,

@@ -52,43 +52,6 @@ TEST_F(ResourceManagerTest, FirstContextOfAProcessOnADeviceSetsTheSlice) {
       {{"DIVVY_CUDA_SIM_SPEC", "gpus=2 slice_us=700"}});
 }
 
-TEST_F(ResourceManagerTest, FirstContextHasKernelsStoppedAnywhere) {
-  Run([] {
-    const Session cuda;
-    const KernelModule& module = KernelModuleOfProgram();
-    ASSERT_EQ(module.preemptions.size(), 1U);
-    EXPECT_EQ(module.preemptions[0].control.command, 0x20801210U);
-    EXPECT_EQ(module.preemptions[0].control.size, 32U);
-    EXPECT_EQ(module.preemption.flags, 1U);
-    EXPECT_EQ(module.preemption.compute, 2U);
-    EXPECT_EQ(module.preemption.channel, module.asked.at(0).control.object);
-    EXPECT_NE(module.preemptions[0].control.object, module.asked[0].control.object);
-  });
-}
-
-TEST_F(ResourceManagerTest, WrongPreemptionsAreRefused) {
-  Run([] {
-    const Session cuda;
-    const KernelModule& module = KernelModuleOfProgram();
-    const auto status = [&](auto change) {
-      RmControl control = module.preemptions.at(0).control;
-      RmPreemption mode = module.preemption;
-      control.parameters = AddressOf(&mode);
-      change(control, mode);
-      EXPECT_EQ(divvy_sim_rm_control(module.preemptions[0].descriptor, kRmControl, &control), 0);
-      return control.status;
-    };
-    EXPECT_EQ(status([](RmControl&, RmPreemption& mode) { mode.compute = 1; }), 0U);
-    EXPECT_EQ(status([](RmControl&, RmPreemption& mode) { mode.compute = 3; }), 0x1FU);
-    EXPECT_EQ(status([](RmControl&, RmPreemption& mode) { mode.flags = 0; }), 0x1FU);
-    EXPECT_EQ(status([](RmControl&, RmPreemption& mode) { ++mode.channel; }), 0x57U);
-    EXPECT_EQ(status([](RmControl& control, RmPreemption&) { ++control.object; }), 0x57U);
-    EXPECT_EQ(status([](RmControl& control, RmPreemption&) { ++control.client; }), 0x57U);
-    EXPECT_EQ(status([](RmControl& control, RmPreemption&) { control.size = 16; }), 0x1FU);
-    EXPECT_EQ(status([](RmControl& control, RmPreemption&) { control.parameters = 0; }), 0x1FU);
-  });
-}
-
 TEST_F(ResourceManagerTest, WithoutAKernelModuleTheSliceIsTheMachines) {
   Run([] {
     KernelModuleOfProgram().present = false;

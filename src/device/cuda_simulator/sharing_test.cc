@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -229,46 +228,6 @@ TEST_F(SharingTest, ShortSliceIsInterruptedSoon) {
     ASSERT_EQ(cuEventSynchronize(end), cuda::kSuccess);
     EXPECT_LT(cuda.Elapsed(begin, end), 2000.0F);
   });
-}
-
-TEST_F(SharingTest, KernelIsStoppedWhereItsProcessAllowsIt) {
-  environment_["DIVVY_CUDA_SIM_SPEC"] = "mode=timeslice slice_us=1000000";
-  // Kernels of 96 ms: in 32 blocks, which are on the GPU at once, or in three times as many.
-  const auto preemptions = [this](Stops stops, unsigned blocks) {
-    const std::string stats = File("stats");
-    std::filesystem::remove(stats);
-    Program holder(With({{"DIVVY_CUDA_SIM_STATS", stats}}), [&](Link& link) {
-      const Session cuda;
-      cuda.SetSlice(1);
-      cuda.SetStops(stops);
-      ASSERT_TRUE(link.Await());
-      ASSERT_EQ(cuda.Launch(96'000, blocks), cuda::kSuccess);
-      cuda.Settle();
-      link.Tell();
-      EXPECT_EQ(cuStreamSynchronize(cuda.stream), cuda::kSuccess);
-    });
-    Program other(With({}), [](Link& link) {
-      const Session cuda;
-      link.Tell();
-      ASSERT_TRUE(link.Await());
-      // More than the holder has rounds of blocks.
-      for (int i = 0; i < 10; ++i) {
-        ASSERT_EQ(cuda.Launch(1000), cuda::kSuccess);
-        EXPECT_EQ(cuStreamSynchronize(cuda.stream), cuda::kSuccess);
-      }
-    });
-    EXPECT_TRUE(other.link().Await());
-    holder.link().Tell();
-    EXPECT_TRUE(holder.link().Await());
-    other.link().Tell();
-    EXPECT_EQ(other.Join(), 0);
-    EXPECT_EQ(holder.Join(), 0);
-    return StatOf(stats, "preemptions");
-  };
-  EXPECT_EQ(preemptions(Stops::kBetweenBlocks, 32), 0);
-  EXPECT_EQ(preemptions(Stops::kAfterKernel, 96), 0);
-  EXPECT_LE(preemptions(Stops::kBetweenBlocks, 96), 2);
-  EXPECT_GE(preemptions(Stops::kAnywhere, 96), 1);
 }
 
 TEST_F(SharingTest, ProcessesWithTheShortestSlicesGetOn) {

@@ -152,16 +152,6 @@ void Session::SetSlice(std::uint64_t us) const {
   EXPECT_EQ(again.control.status, kRmOk);
 }
 
-void Session::SetStops(Stops stops) const {
-  ASSERT_FALSE(KernelModuleOfProgram().preemptions.empty());
-  KernelModule::Asked again = KernelModuleOfProgram().preemptions.front();
-  RmPreemption preemption = KernelModuleOfProgram().preemption;
-  preemption.compute = static_cast<std::uint32_t>(stops);
-  again.control.parameters = AddressOf(&preemption);
-  EXPECT_EQ(divvy_sim_rm_control(again.descriptor, again.request, &again.control), 0);
-  EXPECT_EQ(again.control.status, kRmOk);
-}
-
 KernelModule& KernelModuleOfProgram() {
   static KernelModule module;
   return module;
@@ -179,18 +169,13 @@ extern "C" int ioctl(int descriptor, unsigned long request, ...) noexcept {
     return static_cast<int>(syscall(SYS_ioctl, descriptor, request, argument));
   }
   auto& control = *static_cast<RmControl*>(argument);
+  auto& microseconds = *reinterpret_cast<std::uint64_t*>(control.parameters);
   KernelModule& module = KernelModuleOfProgram();
-  if (control.command == kSetPreemption) {
-    module.preemptions.push_back({descriptor, request, control, 0});
-    module.preemption = *reinterpret_cast<const RmPreemption*>(control.parameters);
-  } else {
-    auto& microseconds = *reinterpret_cast<std::uint64_t*>(control.parameters);
-    module.asked.push_back({descriptor, request, control, microseconds});
-    if (module.instead_us != 0) microseconds = module.instead_us;
-  }
+  module.asked.push_back({descriptor, request, control, microseconds});
   if (!module.present) {
     errno = ENOTTY;
     return -1;
   }
+  if (module.instead_us != 0) microseconds = module.instead_us;
   return divvy_sim_rm_control(descriptor, request, argument);
 }

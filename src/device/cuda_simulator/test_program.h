@@ -10,7 +10,6 @@
 
 #include "device/cuda_simulator/entry_points.h"
 #include "device/cuda_simulator/entry_points_memory.h"
-#include "device/cuda_simulator/machine.h"
 #include "device/cuda_simulator/resource_manager.h"
 
 // For tests: programs that use the built library as any other program does. A process has one
@@ -98,9 +97,8 @@ class Session {
   // Returns when every stream has been looked at: what can't go on is known to wait.
   void Settle() const;
 
-  // The process' time slice on its first GPU, and where its kernels are stopped there.
+  // The process' time slice on its first GPU.
   void SetSlice(std::uint64_t us) const;
-  void SetStops(Stops stops) const;
 
   cuda::Context context = nullptr;
   cuda::Stream stream = nullptr;
@@ -120,9 +118,7 @@ struct KernelModule {
   };
   bool present = true;
   std::uint64_t instead_us = 0;
-  std::vector<Asked> asked;        // About slices.
-  std::vector<Asked> preemptions;  // About where kernels are stopped; without microseconds.
-  RmPreemption preemption;         // Of the last of these.
+  std::vector<Asked> asked;
 };
 KernelModule& KernelModuleOfProgram();
 

@@ -24,9 +24,8 @@ struct EventRecord {
 
 struct KernelRun {
   int gpu = 0;
-  int wanted = 1;   // SMs.
-  Nanos work = 0;   // With all of those,
-  Nanos block = 0;  // and that of its thread blocks: work is one time that, or several.
+  int wanted = 1;  // SMs.
+  Nanos work = 0;  // With all of those.
   // It ends before that if a 32-bit word comes to `value`. Such a one looks at a clock, so that its
   // time goes on where it is interrupted.
   bool is_hold = false;

@@ -69,28 +69,22 @@ void Publish(GpuState& gpu) {
 }
 
 // Of all contexts of the process alike: which of them is on which GPU is not known.
-void SetTurns(std::uint64_t now_ns) {
+void SetTurns() {
   std::uint32_t us = kDriverSliceUs;
   bool several = false;
-  bool joined = false;
-  bool refuses = false;
   for (const GpuState& gpu : process.gpus) {
     if (gpu.phase.load(std::memory_order_acquire) != kJoined) continue;
     const std::uint32_t wanted = WantedSliceUs(*gpu.board);
     if (wanted < us) us = wanted;
     several = several || HasSeveralInTurns(*gpu.board);
-    joined = true;
-    refuses = refuses || !MayEndBlocks(*gpu.board, now_ns);
   }
   if (several) us = kDriverSliceUs;
   const bool set = SetSlices(us);
-  const bool blocks_end = SetBlocksEnd(joined && !refuses);
   for (GpuState& gpu : process.gpus) {
     if (gpu.phase.load(std::memory_order_acquire) != kJoined) continue;
     // A place that was taken away while the process was paused is somebody else's.
     if (gpu.slot->pid != gpu.own_pid) continue;
     gpu.slot->slice_us.store(set ? us : 0, std::memory_order_relaxed);
-    gpu.slot->ends_blocks.store(blocks_end ? 1 : 0, std::memory_order_relaxed);
     gpu.interruptible.store(IsInterruptible(*gpu.board, gpu.slot_index, process.settings.served),
                             std::memory_order_relaxed);
   }
@@ -134,7 +128,7 @@ void* Run(void*) {
         gpu.slot->openness.store(control.Openness(), std::memory_order_relaxed);
       }
     }
-    if (round && !latency) SetTurns(now);
+    if (round && !latency) SetTurns();
     if (round) next_round = now + kRoundNs;
     if (reap) next_reap = now + kReapNs;
     now = NowNs();

@@ -5,7 +5,6 @@
 #include "gate/library/log.h"
 #include "gate/library/occupancy.h"
 #include "gate/library/timing.h"
-#include "gate/slices.h"
 #include "gate/turns.h"
 
 #include <time.h>
@@ -34,8 +33,6 @@ void Introduce(const Driver& driver, const GpuState& gpu, const LaunchShape& sha
   const Described described = Describe(driver, gpu, shape, function);
   cost.fill.store(described.facts.fill, std::memory_order_relaxed);
   cost.exempt.store(described.facts.exempt, std::memory_order_relaxed);
-  // Without a name it may be a collective operation.
-  if (described.name[0] != '\0') cost.rounds.store(described.rounds, std::memory_order_relaxed);
   if (function == nullptr) return;
   const KnownOp* known = process.known.Find(OpKey(described.name, shape));
   if (known == nullptr) return;
@@ -175,12 +172,8 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
                          cuda::Function function, cuda::Stream stream, Call call) {
   bool fresh = false;
   Cost* cost = process.costs.Find(KeyOf(shape), &fresh);
-  if (cost == nullptr) {
-    NoteLongBlocks(*gpu.slot, Cost{}, NowNs());
-    return call();
-  }
+  if (cost == nullptr) return call();
   if (fresh) Introduce(driver, gpu, shape, function, *cost);
-  if (BlockNs(*cost) > kShortBlockNs) NoteLongBlocks(*gpu.slot, *cost, NowNs());
   const std::uint32_t ns = ChargedNs(*cost);
   std::uint32_t marks = 0;
   if (gpu.account_ns.fetch_add(ns, std::memory_order_relaxed) + ns >= kMarkNs &&

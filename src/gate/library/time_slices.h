@@ -11,11 +11,6 @@ namespace divvy::gate {
 // MPS client has none at all), or the driver refuses.
 bool SetSlices(std::uint32_t us);
 
-// Has kernels of the process' contexts stopped between their thread blocks at the end of a turn, or
-// in their middle, as the driver has it. Returns whether they are stopped between them: the driver
-// may refuse.
-bool SetBlocksEnd(bool end);
-
 // Whether the process was given a latency job's slices when it made its context.
 bool HasLongSlices();
 

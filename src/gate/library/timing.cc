@@ -1,6 +1,5 @@
 #include "gate/library/timing.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace divvy::gate {
@@ -223,8 +222,6 @@ Described Describe(const Driver& driver, const GpuState& gpu, const LaunchShape&
   const std::uint64_t fill =
       blocks * 1000 / (static_cast<std::uint64_t>(per_multiprocessor) * gpu.multiprocessors);
   facts.fill = static_cast<std::uint16_t>(fill > 1000 ? 1000 : fill);
-  described.rounds =
-      static_cast<std::uint16_t>(std::clamp<std::uint64_t>(fill / 1000, 1, UINT16_MAX));
   return described;
 }
 

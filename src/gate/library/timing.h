@@ -11,7 +11,6 @@ namespace divvy::gate {
 struct Described {
   const char* name = "";
   OpFacts facts;
-  std::uint16_t rounds = 0;  // Cost::rounds
 };
 Described Describe(const Driver& driver, const GpuState& gpu, const LaunchShape& shape,
                    cuda::Function function);
