@@ -22,6 +22,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -120,13 +121,24 @@ def suite(name):
     return runs + [run for train in TRAINING for run in others("eager", train)]
 
 
+def results_in(path):
+    """Without a last line that was cut off, where a lease ended."""
+    with open(path) as file:
+        return [json.loads(line) for line in file if line.endswith("\n")]
+
+
+def end_last_line(path):
+    """What is added must not go on with a line that was cut off."""
+    with open(path, "rb+") as file:
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+
 def left_of(runs, path):
     """Without those whose results stand in the file already."""
     made = []
     if os.path.exists(path):
-        with open(path) as file:
-            made = [(one["name"], one["way"], one["secs"]) for one in map(json.loads, file)
-                    if not any("error" in (part or {}) for part in (one, one.get("infer"), one.get("train")))]
+        made = [(one["name"], one["way"], one["secs"]) for one in results_in(path)
+                if not any("error" in (part or {}) for part in (one, one.get("infer"), one.get("train")))]
     left = []
     for run in runs:
         key = (run["name"], run["way"], run["secs"])
@@ -238,13 +250,16 @@ class Server:
                                                [sys.executable, "-c", SERVER, args.job, *["gpu-times"] * args.gpu_times,
                                                 *["keep"] * (args.keep and kind == "train")])
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=self.errors, text=True)
+                                        stderr=self.errors, text=True, start_new_session=True)
         self.loaded = False
 
-    def tell(self, line):
+    def await_loaded(self):
         if not self.loaded:
             self.expect("LOADED")
             self.loaded = True
+
+    def tell(self, line):
+        self.await_loaded()
         print(line, file=self.process.stdin, flush=True)
 
     def expect(self, word):
@@ -272,7 +287,13 @@ class Server:
         try:
             self.process.wait(timeout=20)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self.kill()
+
+    def kill(self):
+        """With the job that it has forked, if it has."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
 
 class Servers:
@@ -303,6 +324,12 @@ class Servers:
                         self.get(kind, spec["way"])
                     except (OSError, subprocess.SubprocessError):
                         pass  # It is tried again, and told, by the run that needs it.
+        # Nothing is to be measured beside that.
+        for server in self.running.values():
+            try:
+                server.await_loaded()
+            except RuntimeError:
+                pass
 
     def train_on(self, spec):
         """The training that goes on since an earlier run, if it is this one's; what it was about ends otherwise."""
@@ -357,10 +384,12 @@ class Servers:
             results = {kind: server.result() for kind, server in jobs.items()}
         except Exception as error:  # one bad run must not cost the others
             for key in [key for key, server in self.running.items() if server in servers.values()]:
-                self.running.pop(key).process.kill()
-            for _, tell in self.training[2] if self.training else []:
-                tell({"error": "a later run broke what trained"})
-            self.training = None
+                self.running.pop(key).kill()
+            # What trains on for earlier runs is another's, or was killed with this one's.
+            if self.training and self.training[0] in servers.values():
+                for _, tell in self.training[2]:
+                    tell({"error": "a later run broke what trained"})
+                self.training = None
             results = {"error": str(error)}
         if clocks:
             results.update(clocks.stop())
@@ -415,6 +444,8 @@ def run_all(args):
     began = time.time()
     try:
         servers.load(runs)
+        if os.path.exists(args.out):
+            end_last_line(args.out)
         with open(args.out, "a") as out:
             for i, spec in enumerate(runs):
                 if time.time() - began > args.limit:
@@ -450,12 +481,11 @@ def judged(ratios, bars):
 def print_table(args):
     found = {}
     for path in args.results:
-        with open(path) as file:
-            for result in map(json.loads, file):
-                for kind, figure in (("infer", "p99"), ("train", "ms")):
-                    if figure in (result.get(kind) or {}):
-                        key = (result["name"], result["way"], result["secs"], kind)
-                        found.setdefault(key, []).append(result[kind][figure])
+        for result in results_in(path):
+            for kind, figure in (("infer", "p99"), ("train", "ms")):
+                if figure in (result.get(kind) or {}):
+                    key = (result["name"], result["way"], result["secs"], kind)
+                    found.setdefault(key, []).append(result[kind][figure])
     middle = {key: median(values) for key, values in found.items()}
     # Ratios are to windows of the same length: these have the same arrivals, and p99 depends on them.
     print("| inference + training | way | s | runs | p99 ms | / alone | training ms | / alone | bars |")

@@ -100,12 +100,13 @@ bool Answer(int connection, const std::string& fault, pid_t& server) {
   return true;
 }
 
-int RunDaemon() {
+int RunDaemon(bool foreground) {
   const std::string fault = Variable("FAKE_MPS_FAULT");
   if (fault == "refuse") return Fail("the GPU is not to be had");
   const int lock = open(PipeFile("control_lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) return Fail("Cannot open the pipe directory");
   if (flock(lock, LOCK_EX | LOCK_NB) != 0) return Fail("A daemon is already running");
+  if (!foreground && daemon(1, 0) != 0) return Fail("Cannot leave the foreground");
   if (const std::string log = Variable("FAKE_MPS_LOG"); !log.empty()) {
     std::ofstream(log, std::ios::app)
         << "start " << getpid() << " " << Variable("CUDA_VISIBLE_DEVICES") << " "
@@ -163,8 +164,7 @@ int main(int argc, char** argv) {
   if (argc > 1) {
     const std::string option = argv[1];
     if (option != "-d" && option != "-f") return Fail("only -d and -f are known here");
-    if (option == "-d" && daemon(1, 0) != 0) return Fail("Cannot leave the foreground");
-    return RunDaemon();
+    return RunDaemon(option == "-f");
   }
   for (std::string line; std::getline(std::cin, line);) {
     if (const int status = Ask(line); status != 0) return status;

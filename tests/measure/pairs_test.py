@@ -130,13 +130,13 @@ class Pairs(unittest.TestCase):
                 pass
         return found
 
-    def measure(self, *options):
+    def measure(self, *options, **variables):
         """The results of pairs.py, and its table of them."""
         environment = {
             **os.environ, "DIVVY_CUDA_SIM": self.path("gpu"), "DIVVY_CUDA_SIM_SPEC": "gpus=1 sms=16 memory=8GiB mode=mps",
             "DIVVY_BOARD_DIR": self.path("boards"), "LD_LIBRARY_PATH": os.environ["CUDA_SIM"], "PYTHONPATH": self.folder,
             "XDG_RUNTIME_DIR": self.folder, "FAKE_MPS_LOG": self.path("mps.log"), "DIVVY_NVML": os.environ["NVML_SIM"],
-            "DIVVY_NVML_SIM_STATE": self.path("node"), "PATH": os.environ["FAKE_MPS"] + ":/usr/bin:/bin"}
+            "DIVVY_NVML_SIM_STATE": self.path("node"), "PATH": os.environ["FAKE_MPS"] + ":/usr/bin:/bin", **variables}
         subprocess.run([os.environ["NVML_SIM_TOOL"], "init", self.path("node"), "--gpus", "H200-141GB", "--cuda", "--force"],
                        check=True, stdout=subprocess.DEVNULL)
         pairs = [sys.executable, os.path.join(ROOT, "bench/gpu/pairs.py")]
@@ -179,9 +179,20 @@ class Pairs(unittest.TestCase):
             self.assertNotIn("p99", failed.get("infer") or {})
             self.assertIn("p99", together["infer"])
             self.assertIn("ms", together["train"])
-        # Of these two the one that failed is left.
+        # Of these two the one that failed is left; the last line was not finished when the time was up.
+        with open(self.path("results"), "a") as file:
+            file.write('{"name": "graph", "way": "al')
         resumed, _ = self.measure("--resume", "--runs", "graph:alone:0.5", "graph+resnet50:tight:0.5")
         self.assertEqual([one["name"] for one in resumed[len(results):]], ["graph+resnet50"])
+
+
+    def test_training_that_goes_on_is_not_lost_or_left_running_by_a_way_that_cannot_be_started(self):
+        results, _ = self.measure("--keep", "--runs", "graph+vgg16:slice:0.5", "graph+vgg16:percent:0.5", "graph:alone:0.5",
+                                  FAKE_MPS_FAULT="refuse")
+        by_way = {one["way"]: one for one in results}
+        self.assertIn("ms", by_way["slice"]["train"])
+        self.assertIn("nvidia-cuda-mps-control", by_way["percent"]["error"])
+        self.assertIn("p99", by_way["alone"]["infer"])
 
 
 if __name__ == "__main__":
