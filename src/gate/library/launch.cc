@@ -267,6 +267,13 @@ cuda::Context PrimaryOf(const Driver& driver, cuda::Device device) {
   return context;
 }
 
+// A context that is broken, which is what resets are for, may not be retained any more.
+cuda::Context ContextToReset(cuda::Device device) {
+  cuda::Context primary = PrimaryOf(*RealDriver(), device);
+  return primary == nullptr && device >= 0 && device < kDevices ? process.gpus[device].context
+                                                                : primary;
+}
+
 // While a context may go.
 class HoldsSuspended {
  public:
@@ -426,14 +433,14 @@ DIVVY_END_CAPTURE(cuStreamEndCapture_ptsz, OwnDefault)
 DIVVY_BEGIN_CAPTURE_OLD(cuStreamBeginCapture)
 DIVVY_BEGIN_CAPTURE_OLD(cuStreamBeginCapture_ptsz)
 
-#define DIVVY_RESET(name)                                     \
-  DIVVY_HOOK cuda::Result name(cuda::Device device) {         \
-    DIVVY_REAL(name);                                         \
-    cuda::Context primary = PrimaryOf(*RealDriver(), device); \
-    ForgetGpu(device);                                        \
-    const cuda::Result result = real(device);                 \
-    if (result == cuda::kSuccess) ForgetMemory(primary);      \
-    return result;                                            \
+#define DIVVY_RESET(name)                                \
+  DIVVY_HOOK cuda::Result name(cuda::Device device) {    \
+    DIVVY_REAL(name);                                    \
+    cuda::Context primary = ContextToReset(device);      \
+    ForgetGpu(device);                                   \
+    const cuda::Result result = real(device);            \
+    if (result == cuda::kSuccess) ForgetMemory(primary); \
+    return result;                                       \
   }
 DIVVY_RESET(cuDevicePrimaryCtxReset)
 DIVVY_RESET(cuDevicePrimaryCtxReset_v2)

@@ -115,6 +115,11 @@ void ForgetMemory(cuda::Context context) {
     entry.key = 1;  // Others may have probed past it.
   }
   pthread_mutex_unlock(&held_lock);
+  // Of the GPUs that are joined: no time to join one, when a context goes.
+  for (GpuState& gpu : process.gpus) {
+    if (gpu.phase.load(std::memory_order_acquire) == kJoined)
+      gpu.slot->memory_bytes.store(held_bytes.load(), std::memory_order_relaxed);
+  }
 }
 
 void DropMemory() {
