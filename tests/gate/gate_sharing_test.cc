@@ -450,11 +450,11 @@ TEST_F(GateSharingTest, AnSloBetweenThatOfNoGateAndOfATightOneIsKept) {
   };
   bool is_kept = false;
   for (int attempt = 0; attempt < 3 && !is_kept; ++attempt) {
-    const Outcome ungated = measure(As::kUngated, 100, {});
-    const Outcome tight = measure(As::kLatency, 100, {});
+    const Outcome ungated = measure(As::kUngated, 60, {});
+    const Outcome tight = measure(As::kLatency, 60, {});
     const double slo_ms = (ungated.p95_ms + tight.p95_ms) / 2;
     const Outcome kept = measure(
-        As::kLatency, 300, {{"DIVVY_SLO_US", std::to_string(static_cast<int>(slo_ms * 1000))}});
+        As::kLatency, 200, {{"DIVVY_SLO_US", std::to_string(static_cast<int>(slo_ms * 1000))}});
     std::printf(
         "p95 %.1f ms tight, %.1f with an SLO of %.1f, %.1f without a gate; openness up to %u\n",
         tight.p95_ms, kept.p95_ms, slo_ms, ungated.p95_ms, kept.openness);

@@ -155,7 +155,7 @@ class Pairs(unittest.TestCase):
 
     def test_every_way_is_measured_and_held_against_its_bars(self):
         runs = ["graph:alone", "vgg16:alone", "graph+vgg16:tight", "eager+vgg16:balanced", "graph+vgg16:priority", "graph+vgg16:slo=9ms"]
-        results, table = self.measure("--keep", "--gpu-times", "--runs", *(run + ":1" for run in runs))
+        results, table = self.measure("--keep", "--gpu-times", "--runs", *(run + ":0.6" for run in runs))
         self.assertEqual(sorted(f"{one['name']}:{one['way']}" for one in results), sorted(runs))
         for one in results:
             self.assertNotIn("error", one)
@@ -172,7 +172,7 @@ class Pairs(unittest.TestCase):
 
     def test_a_run_that_fails_costs_no_other(self):
         for keep in ([], ["--keep"]):
-            results, _ = self.measure(*keep, "--runs", "graph:alone:0.5", "graph+resnet50:tight:0.5", "graph+vgg16:tight:0.5")
+            results, _ = self.measure(*keep, "--runs", "graph:alone:0.3", "graph+resnet50:tight:0.3", "graph+vgg16:tight:0.3")
             alone, failed, together = results[-3:]
             self.assertIn("p99", alone["infer"])
             self.assertIn("out of memory", json.dumps(failed))
@@ -182,12 +182,12 @@ class Pairs(unittest.TestCase):
         # Of these two the one that failed is left; the last line was not finished when the time was up.
         with open(self.path("results"), "a") as file:
             file.write('{"name": "graph", "way": "al')
-        resumed, _ = self.measure("--resume", "--runs", "graph:alone:0.5", "graph+resnet50:tight:0.5")
+        resumed, _ = self.measure("--resume", "--runs", "graph:alone:0.3", "graph+resnet50:tight:0.3")
         self.assertEqual([one["name"] for one in resumed[len(results):]], ["graph+resnet50"])
 
 
     def test_training_that_goes_on_is_not_lost_or_left_running_by_a_way_that_cannot_be_started(self):
-        results, _ = self.measure("--keep", "--runs", "graph+vgg16:slice:0.5", "graph+vgg16:percent:0.5", "graph:alone:0.5",
+        results, _ = self.measure("--keep", "--runs", "graph+vgg16:slice:0.3", "graph+vgg16:percent:0.3", "graph:alone:0.3",
                                   FAKE_MPS_FAULT="refuse")
         by_way = {one["way"]: one for one in results}
         self.assertIn("ms", by_way["slice"]["train"])
