@@ -290,10 +290,12 @@ class Server:
             self.kill()
 
     def kill(self):
-        """With the job that it has forked, if it has."""
-        if self.process.poll() is None:
+        """With the job that it has forked, which may outlive it."""
+        try:
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        except ProcessLookupError:
+            pass
+        self.process.wait()
 
 
 class Servers:

@@ -86,6 +86,12 @@ void CheckWithContexts(std::size_t quota, std::size_t most) {
     EXPECT_THAT_IT(FreeBytes(quota) == left);
     MUST("cuMemAlloc_v2", &pointer, most);
     while (HasPrimary()) MUST_FORM("cuDevicePrimaryCtxRelease", form, 0);
+    // One that is not there takes nothing along.
+    MUST("cuCtxCreate_v2", &own, 0U, 0);
+    MUST("cuMemAlloc_v2", &pointer, some);
+    MUST_FORM("cuDevicePrimaryCtxReset", form, 0);
+    EXPECT_THAT_IT(FreeBytes(quota) == left - some);
+    MUST_FORM("cuCtxDestroy", form, own);
     TakePrimary();
     EXPECT_THAT_IT(FreeBytes(quota) == left);
   }

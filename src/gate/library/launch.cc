@@ -269,9 +269,10 @@ cuda::Context PrimaryOf(const Driver& driver, cuda::Device device) {
 
 // A context that is broken, which is what resets are for, may not be retained any more.
 cuda::Context ContextToReset(cuda::Device device) {
-  cuda::Context primary = PrimaryOf(*RealDriver(), device);
-  return primary == nullptr && device >= 0 && device < kDevices ? process.gpus[device].context
-                                                                : primary;
+  const Driver& driver = *RealDriver();
+  cuda::Context primary = PrimaryOf(driver, device);
+  const bool is_broken = primary == nullptr && HasPrimary(driver, device);
+  return is_broken && device >= 0 && device < kDevices ? process.gpus[device].context : primary;
 }
 
 // While a context may go.
