@@ -14,8 +14,9 @@ SMs); tight, balanced, off and slo=20ms (through `divvy run`; `+mps` with infere
 MPS for both, `+sm=92` with training at 92 % of the SMs, so that a few are free at once, `+connections=1` with training
 that has CUDA_DEVICE_MAX_CONNECTIONS of 1).
 
-With --keep one process trains through all runs in a row that want the same training in the same way; its time per step
-is that of the steps in each run's window. That spares the GPU the many seconds in which a training job starts.
+With --keep one process trains through all runs in a row that want the same training in the same way, and its time per step
+is that of the steps in each run's window; and one process answers the requests of all runs in a row that want the same
+inference in the same way, for as long. That spares the GPU the many seconds in which a job starts.
 """
 
 import argparse
@@ -39,10 +40,22 @@ def barrier():
     print("READY", flush=True)
     begin = float(sys.stdin.readline())
     while time.time() < begin: time.sleep(0.001)
-class Steps:  # of a training job that goes on until it is told to stop: when each was over
+class Steps:  # of a training job that goes on until it is told to stop, and tells when each was over
     def __init__(self): self.ends = []
     def over(self, event): event.synchronize(); self.ends.append(time.time())
-    def go_on(self): return not select.select([sys.stdin], [], [], 0)[0] or sys.stdin.readline() and False
+    def go_on(self):
+        if not select.select([sys.stdin], [], [], 0)[0]: return True
+        if sys.stdin.readline() != "ends\n": return False
+        print("ENDS", json.dumps(self.ends), flush=True)
+        self.ends = []
+        return True
+class Windows:  # of an inference job that has another as long as it is told so; each is told of as if it were the only one
+    def __init__(self): self.had = 0
+    def go_on(self, out):
+        self.had += 1
+        if self.had == 1: return True
+        print("RESULT", json.dumps(out), flush=True)
+        return sys.stdin.readline() == "again\n"
 class GpuTimes:  # of each request, by the GPU's own clock, from the event before its graph: of its CPU's time only submitting the graph is in it
     def __init__(self): self.found, self.events, self.ended = [], None, 0.0
     def around(self, stream, work):
@@ -58,11 +71,17 @@ class GpuTimes:  # of each request, by the GPU's own clock, from the event befor
         told = {"gpu_" + name: times[min(n - 1, int(n * part))] * 1e3 for name, part in (("p50", .5), ("p90", .9), ("p99", .99))}
         # Milliseconds since the one before ended, of launching, of all of it, and of the GPU's part.
         return {**told, "requests_ms": [[round(part * 1e3, 3) for part in request] for request in self.found[-n:]]}
+def part_of(begin, end):  # of the job: the lines from the first with the one to the next with the other
+    assert begin in source and end in source.partition(begin)[2], "the job is not as expected: " + begin
+    first = source.rfind("\n", 0, source.index(begin)) + 1
+    return source[first:source.index("\n", source.index(end, first)) + 1]
 changes = {"while time.time()<a.start: time.sleep(0.001)": "barrier()"}
 if "keep" in sys.argv[2:]:
     changes["while time.time()-t0<a.secs:"] = "while steps.go_on():"
     changes["if ev is not None: ev.synchronize()"] = "if ev is not None: steps.over(ev)"
-    changes["out.update(n=n,ms=dt/n*1e3"] = "out.update(ends=steps.ends,n=n,ms=dt/n*1e3"
+    window = part_of("wait(); t0", "out.update(n=n,p50=")
+    indent = window[:len(window) - len(window.lstrip())]
+    changes[window] = indent + "while windows.go_on(out):\n" + "".join(" " + line for line in window.splitlines(True))
 if "gpu-times" in sys.argv[2:]:
     changes["g.replay(); s.synchronize()"] = "gpu_times.around(s, g.replay)"
     changes["out.update(n=n,p50="] = "out.update(**(gpu_times.told(n) if a.graph else {}),n=n,p50="
@@ -75,7 +94,7 @@ for line in iter(sys.stdin.readline, ""):
     child = os.fork()
     if child == 0:
         sys.argv = [path, *json.loads(line)]
-        exec(code, {"__name__": "__main__", "barrier": barrier, "gpu_times": GpuTimes(), "steps": Steps()})
+        exec(code, {"__name__": "__main__", "barrier": barrier, "gpu_times": GpuTimes(), "steps": Steps(), "windows": Windows()})
         sys.exit(0)
     status = os.waitpid(child, 0)[1]
     print("DONE", os.waitstatus_to_exitcode(status), flush=True)
@@ -122,9 +141,9 @@ def suite(name):
 
 
 def results_in(path):
-    """Without a last line that was cut off, where a lease ended."""
+    """Of the runs; without a last line that was cut off, where a lease ended."""
     with open(path) as file:
-        return [json.loads(line) for line in file if line.endswith("\n")]
+        return [found for found in (json.loads(line) for line in file if line.endswith("\n")) if "name" in found]
 
 
 def end_last_line(path):
@@ -248,10 +267,11 @@ class Server:
         self.errors = tempfile.TemporaryFile("w+")
         command, env = command_and_environment(kind, way, args.divvy, mps, self.report,
                                                [sys.executable, "-c", SERVER, args.job, *["gpu-times"] * args.gpu_times,
-                                                *["keep"] * (args.keep and kind == "train")])
+                                                *["keep"] * args.keep])
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.errors, text=True, start_new_session=True)
         self.loaded = False
+        self.words = None  # with --keep: of the job that goes on
 
     def await_loaded(self):
         if not self.loaded:
@@ -266,6 +286,47 @@ class Server:
         line = self.process.stdout.readline()
         if line.strip() != word:
             raise RuntimeError(f"{word} expected, not {line!r}: {self.said()[-2000:]}")
+
+    def start(self, kind, words):
+        if os.path.exists(self.report):
+            os.unlink(self.report)
+        self.tell(json.dumps([kind, *words]))
+        self.expect("READY")
+
+    def end(self):
+        """With --keep, the job that goes on. What the gate said of it at its end."""
+        self.words = None
+        self.tell("stop")
+        self.result()
+        return self.reported()
+
+    def reported(self):
+        if not os.path.exists(self.report):
+            return []
+        with open(self.report) as file:
+            return file.read().splitlines()
+
+    def steps_in(self, window):
+        """With --keep, of training that goes on."""
+        self.tell("ends")
+        line = self.process.stdout.readline()
+        if not line.startswith("ENDS "):
+            return self.failed(line)
+        ends = [end for end in json.loads(line[5:]) if window[0] <= end <= window[1]]
+        steps = len(ends) - 1
+        if steps < 1:
+            return {"error": "no steps in the window"}
+        return {"kind": "train", "n": steps, "ms": round((ends[-1] - ends[0]) / steps * 1e3, 3)}
+
+    def failed(self, line):
+        """Of a job that ended where it should have gone on."""
+        self.words = None
+        return {"error": f"{line.strip()}: {self.said()[-1500:]}"}
+
+    def window(self):
+        """With --keep, what inference told of a window; it goes on."""
+        line = self.process.stdout.readline()
+        return json.loads(line[7:]) if line.startswith("RESULT ") else self.failed(line)
 
     def result(self):
         found = {"error": "no result"}
@@ -305,7 +366,6 @@ class Servers:
         self.args = args
         self.mps = Mps()
         self.running = {}
-        self.training = None  # with --keep: its server, its words, and the windows of runs that wait for it
 
     def get(self, kind, way):
         name, *options = way.split("+")
@@ -333,65 +393,61 @@ class Servers:
             except RuntimeError:
                 pass
 
-    def train_on(self, spec):
-        """The training that goes on since an earlier run, if it is this one's; what it was about ends otherwise."""
-        wanted = (self.get("train", spec["way"]), spec["train"]) if spec.get("train") else None
-        if self.training and self.training[:2] != wanted:
-            self.end_training()
-        if wanted and not self.training:
-            server, words = wanted
-            if os.path.exists(server.report):
-                os.unlink(server.report)
-            server.tell(json.dumps(["train", *words]))
+    def end(self, kind, tell_report):
+        """With --keep, what goes on of that kind."""
+        for (its_kind, way), server in self.running.items():
+            if its_kind == kind and server.words:
+                words = server.words
+                tell_report({"job": [kind, *words], "way": way, "report": server.end()})
+
+    def start(self, kind, server, spec, tell_report):
+        """Whether the job is to be told when to begin: not training that goes on."""
+        words = [*spec[kind], "--secs", str(spec["secs"])]
+        if not self.args.keep:
+            server.start(kind, words)
+            return True
+        words = spec[kind] if kind == "train" else words
+        if server.words == words and kind == "train":
+            return False
+        if server.words == words:
+            server.tell("again")
             server.expect("READY")
+            return True
+        self.end(kind, tell_report)
+        server.start(kind, words)
+        server.words = words
+        if kind == "train":
             server.tell(time.time())
-            self.training = (server, words, [])
+        return kind != "train"
 
-    def end_training(self):
-        """Steps' ends are known when it is over: what runs before it wait for."""
-        if not self.training:
-            return
-        server, _, waiting = self.training
-        self.training = None
-        server.tell("stop")
-        result = server.result()
-        for window, told in waiting:
-            ends = [end for end in result.get("ends", []) if window[0] <= end <= window[1]]
-            steps = len(ends) - 1
-            told({"error": result.get("error", "no steps in the window")} if steps < 1 else
-                 {"kind": "train", "n": steps, "ms": round((ends[-1] - ends[0]) / steps * 1e3, 3)})
+    def results(self, servers, window):
+        if not self.args.keep:
+            return {kind: server.result() for kind, server in servers.items()}
+        found = {}
+        if "infer" in servers:
+            found["infer"] = servers["infer"].window()
+        time.sleep(max(0, window[1] - time.time()))
+        if "train" in servers:
+            found["train"] = servers["train"].steps_in(window)
+        return found
 
-    def run(self, spec, told):
-        """Tells what was measured: later, where training goes on."""
-        kept = self.args.keep and spec.get("train")
+    def run(self, spec, tell):
         clocks, stolen, servers = None, stolen_ms(), {}
         try:
             servers = {kind: self.get(kind, spec["way"]) for kind in ("infer", "train") if spec.get(kind)}
-            jobs = {kind: server for kind, server in servers.items() if not (kept and kind == "train")}
-            if self.args.keep:
-                self.train_on(spec)
-            for kind, server in jobs.items():
-                if os.path.exists(server.report):
-                    os.unlink(server.report)
-                server.tell(json.dumps([kind, *spec[kind], "--secs", str(spec["secs"])]))
-            for server in jobs.values():
-                server.expect("READY")
+            for kind in {"infer", "train"} - set(servers):
+                self.end(kind, tell)
+            # What trains goes on while inference is started, as it would on a GPU that is shared.
+            begins = [kind for kind in ("train", "infer") if kind in servers and self.start(kind, servers[kind], spec, tell)]
             begin = time.time() + 0.3
-            for server in jobs.values():
-                server.tell(begin)
+            for kind in begins:
+                servers[kind].tell(begin)
             if self.args.clocks:
                 clocks = Clocks()
-            if kept and not jobs:
-                time.sleep(begin + spec["secs"] - time.time())
-            results = {kind: server.result() for kind, server in jobs.items()}
+            results = self.results(servers, (begin, begin + spec["secs"]))
         except Exception as error:  # one bad run must not cost the others
             for key in [key for key, server in self.running.items() if server in servers.values()]:
                 self.running.pop(key).kill()
-            # What trains on for earlier runs is another's, or was killed with this one's.
-            if self.training and self.training[0] in servers.values():
-                for _, tell in self.training[2]:
-                    tell({"error": "a later run broke what trained"})
-                self.training = None
             results = {"error": str(error)}
         if clocks:
             results.update(clocks.stop())
@@ -399,17 +455,14 @@ class Servers:
         if "error" not in results:
             for kind, server in servers.items():
                 self.add_words(results, kind, server)
-        if kept and "error" not in results:
-            self.training[2].append(((begin, begin + spec["secs"]), lambda train: told({**results, "train": {**results.get("train", {}), **train}})))
-        else:
-            told(results)
+        tell({**spec, **results})
 
     def add_words(self, results, kind, server):
         lines = [line for line in server.said().splitlines() if line.startswith("divvy:")]
         if lines:
             results.setdefault(kind, {})["said"] = lines
-        if os.path.exists(server.report):
-            results.setdefault("report", []).extend(open(server.report).read().splitlines())
+        if not self.args.keep:
+            results.setdefault("report", []).extend(server.reported())
 
     def stop(self):
         for server in self.running.values():
@@ -423,11 +476,13 @@ def stolen_ms():
         return int(file.readline().split()[8]) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
-def line_of(spec, results):
-    parts = [f"{spec['way']:<18} {spec['name']:<28}"]
-    infer, train = results.get("infer"), results.get("train")
+def line_of(results):
+    if "job" in results:
+        return "\n".join([f"{results['way']}, {' '.join(results['job'])}:", *("  " + line for line in results["report"])])
+    parts = [f"{results['way']:<18} {results['name']:<28}"]
     if "error" in results:
-        parts.append(results["error"][-500:])
+        return " ".join([*parts, results["error"][-500:]])
+    infer, train = results["infer"], results["train"]
     if infer:
         parts.append("infer " + (infer["error"][-300:] if "error" in infer else
                                  f"n {infer['n']} p50 {infer['p50']:.2f} p95 {infer['p95']:.2f} p99 {infer['p99']:.2f}"
@@ -449,17 +504,18 @@ def run_all(args):
         if os.path.exists(args.out):
             end_last_line(args.out)
         with open(args.out, "a") as out:
+            def tell(found):
+                print(line_of(found), flush=True)
+                print(json.dumps(found), file=out, flush=True)
+
             for i, spec in enumerate(runs):
                 if time.time() - began > args.limit:
                     print(f"out of time, {len(runs) - i} of {len(runs)} runs left: go on with --resume", flush=True)
                     break
 
-                def told(results, spec=spec):
-                    print(line_of(spec, results), flush=True)
-                    print(json.dumps({**spec, **results}), file=out, flush=True)
-
-                servers.run(spec, told)
-            servers.end_training()
+                servers.run(spec, tell)
+            for kind in ("infer", "train"):
+                servers.end(kind, tell)
     finally:
         servers.stop()
         if awake:

@@ -131,7 +131,7 @@ class Pairs(unittest.TestCase):
         return found
 
     def measure(self, *options, **variables):
-        """The results of pairs.py, and its table of them."""
+        """The results of pairs.py, and its table of them. What is said at jobs' ends is kept in `reports`."""
         environment = {
             **os.environ, "DIVVY_CUDA_SIM": self.path("gpu"), "DIVVY_CUDA_SIM_SPEC": "gpus=1 sms=16 memory=8GiB mode=mps",
             "DIVVY_BOARD_DIR": self.path("boards"), "LD_LIBRARY_PATH": os.environ["CUDA_SIM"], "PYTHONPATH": self.folder,
@@ -151,12 +151,15 @@ class Pairs(unittest.TestCase):
         self.assertEqual(self.left_behind(), [])
         table = subprocess.run([*pairs, "table", self.path("results")], check=True, capture_output=True, text=True).stdout
         with open(self.path("results")) as file:
-            return [json.loads(line) for line in file], [line.split(" | ") for line in table.splitlines()[2:]]
+            found = [json.loads(line) for line in file]
+        self.reports = {(*one["job"][:3], one["way"]): "\n".join(one["report"]) for one in found if "job" in one}
+        return [one for one in found if "name" in one], [line.split(" | ") for line in table.splitlines()[2:]]
 
     def test_every_way_is_measured_and_held_against_its_bars(self):
-        runs = ["graph:alone", "vgg16:alone", "graph+vgg16:tight", "eager+vgg16:balanced", "graph+vgg16:priority", "graph+vgg16:slo=9ms"]
+        runs = ["graph:alone", "vgg16:alone", "vgg16:tight", "graph+vgg16:tight", "graph+vgg16:tight", "eager+vgg16:balanced",
+                "graph+vgg16:priority", "graph+vgg16:slo=9ms"]
         results, table = self.measure("--keep", "--gpu-times", "--runs", *(run + ":0.6" for run in runs))
-        self.assertEqual(sorted(f"{one['name']}:{one['way']}" for one in results), sorted(runs))
+        self.assertEqual([f"{one['name']}:{one['way']}" for one in results], runs)
         for one in results:
             self.assertNotIn("error", one)
             self.assertEqual(bool(one["infer"]), "p99" in (one["infer"] or {}))
@@ -164,8 +167,11 @@ class Pairs(unittest.TestCase):
                 self.assertGreater(one["train"]["ms"], 4)
             if "graph" in one["name"]:
                 self.assertGreater(one["infer"]["gpu_p50"], 0.9)
-            gated = one["way"] not in ("alone", "priority")
-            self.assertEqual(gated, any("launched under the gate" in line for line in one.get("report", [])))
+        # One job each for what is the same in a row: two windows beside each other are in one report.
+        for (kind, *_, way), report in self.reports.items():
+            self.assertEqual(way not in ("alone", "priority"), "launched under the gate" in report, (kind, way))
+        self.assertEqual(sorted(key for key in self.reports if key[0] == "infer"),
+                         sorted(("infer", "--model", "transformer", way) for way in ("alone", "tight", "balanced", "priority", "slo=9ms")))
         verdicts = {(row[0][2:], row[1]): row[8] for row in table}
         self.assertRegex(verdicts["graph+vgg16", "tight"], "1.15, 1.25: (met|missed)")
         self.assertRegex(verdicts["eager+vgg16", "balanced"], "1.35, 1.20: (open|missed)", "eager was not measured alone")
@@ -175,6 +181,7 @@ class Pairs(unittest.TestCase):
             results, _ = self.measure(*keep, "--runs", "graph:alone:0.3", "graph+resnet50:tight:0.3", "graph+vgg16:tight:0.3")
             alone, failed, together = results[-3:]
             self.assertIn("p99", alone["infer"])
+            self.assertEqual("tight" in "".join(way for *_, way in self.reports), bool(keep))
             self.assertIn("out of memory", json.dumps(failed))
             self.assertNotIn("p99", failed.get("infer") or {})
             self.assertIn("p99", together["infer"])
