@@ -79,6 +79,8 @@ void Initialise(Board* board) {
   board->version = kBoardVersion;
   board->bytes = sizeof(Board);
   for (Slot& slot : board->slots) slot.level.store(kOpen, std::memory_order_relaxed);
+  for (std::atomic<std::uint32_t>& word : board->may_run)
+    word.store(UINT32_MAX, std::memory_order_relaxed);
   board->magic.store(kBoardMagic, std::memory_order_release);
 }
 
@@ -231,7 +233,7 @@ void Clear(Slot& slot) {
   for (std::atomic<std::uint64_t>* counter :
        {&slot.launches, &slot.graphs, &slot.markers, &slot.gpu_ns, &slot.virtual_ns,
         &slot.last_launch_ns, &slot.closed_ns, &slot.memory_bytes, &slot.requests, &slot.late,
-        &slot.p50_ns, &slot.p99_ns, &slot.rescued, &slot.short_since_ns}) {
+        &slot.p50_ns, &slot.p99_ns, &slot.rescued, &slot.short_since_ns, &slot.alone_ns}) {
     counter->store(0, std::memory_order_relaxed);
   }
   for (int i = 0; i < kTracks; ++i) {

@@ -21,7 +21,7 @@ namespace divvy::gate {
 inline constexpr int kSlots = 64;
 inline constexpr int kTracks = 4;
 // To be raised with every change of what follows: jobs of two versions must not meet.
-inline constexpr std::uint32_t kBoardVersion = 4;
+inline constexpr std::uint32_t kBoardVersion = 5;
 
 // Levels are compared by the GPU as `level >= class of the kernel`. Everything passes at kOpen,
 // nothing at kClosed.
@@ -80,12 +80,14 @@ struct Slot {
   std::atomic<std::uint64_t> closed_ns;       // how long it kept the gate closed in all
   std::atomic<std::uint64_t> memory_bytes;    // allocated now, by what the gate saw
 
-  // How far the work of a batch job has come, beside others: half milliseconds of GPU time that
-  // were submitted, on tracks by stream, and those that the GPU has passed and writes down itself.
+  // How far the work of a batch job has come, beside others: microseconds of GPU time that were
+  // submitted, on tracks by stream, and those that the GPU has passed and writes down itself.
   alignas(64) std::atomic<std::uint32_t> passed[kTracks];
   std::atomic<std::uint32_t> submitted[kTracks];
   std::atomic<std::uint64_t>
       short_since_ns;  // when another job saw that few are under way; 0: many are
+  std::atomic<std::uint64_t>
+      alone_ns;  // when it last was alone on the GPU (gate/alone.h); 0: never
 
   alignas(64) std::atomic<std::uint64_t> requests;  // of a latency job
   std::atomic<std::uint64_t> late;                  // requests above the SLO
@@ -112,6 +114,12 @@ struct Board {
   std::atomic<std::uint32_t>
       latency_jobs;  // how many slots belong to latency jobs: 0 frees batch jobs of all work
   std::atomic<std::uint32_t> batch_jobs;
+  // Batch jobs whose kernels may run, a bit for each slot: all of them, but in moments in which one
+  // is alone (gate/alone.h). The GPU waits on these.
+  alignas(64) std::atomic<std::uint32_t> may_run[kSlots / 32];
+  std::atomic<std::uint64_t> alone_until_ns;  // such a moment ends by then; 0: there is none
+  std::atomic<std::uint64_t> alone_next_ns;   // none begins before
+  std::atomic<std::int32_t> alone_slot;       // whose the last one is
   alignas(64) pthread_mutex_t lock;
   alignas(64) Slot slots[kSlots];
 };

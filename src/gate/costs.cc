@@ -5,7 +5,6 @@ namespace {
 
 constexpr std::uint32_t kFirstSamples = 4;
 constexpr std::uint32_t kSampleEvery = 512;
-constexpr std::uint32_t kSampleEveryBesideOthers = 64;
 constexpr std::uint32_t kProbes = 32;
 
 std::uint64_t Mix(std::uint64_t hash, std::uint64_t value) {
@@ -39,11 +38,11 @@ std::uint32_t PredictedNs(const Cost& cost) {
 }
 
 std::uint32_t ChargedNs(const Cost& cost) {
-  const std::uint32_t ns = cost.recent_ns.load(std::memory_order_relaxed);
+  const std::uint32_t ns = cost.charged_ns.load(std::memory_order_relaxed);
   return ns == 0 ? PredictedNs(cost) : ns;
 }
 
-void Learn(Cost& cost, std::uint32_t measured_ns) {
+void Learn(Cost& cost, std::uint32_t measured_ns, bool shared) {
   const std::uint32_t measured = measured_ns == 0 ? 1 : measured_ns;
   const std::uint32_t known = cost.ns.load(std::memory_order_relaxed);
   if (known == 0 || measured < known) {
@@ -51,20 +50,16 @@ void Learn(Cost& cost, std::uint32_t measured_ns) {
   } else {
     cost.ns.store(known + (measured - known) / 16, std::memory_order_relaxed);
   }
-  const std::uint32_t recent = cost.recent_ns.load(std::memory_order_relaxed);
-  cost.recent_ns.store(recent == 0
-                           ? measured
-                           : static_cast<std::uint32_t>((std::uint64_t{recent} * 3 + measured) / 4),
-                       std::memory_order_relaxed);
-  cost.samples.fetch_add(1, std::memory_order_relaxed);
+  // The first few samples of a kind make it known, beside others too.
+  if (cost.samples.fetch_add(1, std::memory_order_relaxed) < kFirstSamples || !shared)
+    cost.charged_ns.store(cost.ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
-bool WantsSample(Cost& cost, bool others) {
+bool WantsSample(Cost& cost) {
   const std::uint32_t before = cost.launches.fetch_add(1, std::memory_order_relaxed);
   // The very first launch pays for loading its code and says nothing about the later ones.
   if (before == 0) return false;
-  return cost.samples.load(std::memory_order_relaxed) < kFirstSamples ||
-         before % (others ? kSampleEveryBesideOthers : kSampleEvery) == 0;
+  return cost.samples.load(std::memory_order_relaxed) < kFirstSamples || before % kSampleEvery == 0;
 }
 
 Cost* CostTable::Find(std::uint64_t key, bool* fresh) {
@@ -89,7 +84,7 @@ void CostTable::Forget(std::uint64_t key) {
     if (entry.key.load(std::memory_order_acquire) != key) continue;
     // The entry keeps its place: others may have probed past it.
     entry.ns.store(0, std::memory_order_relaxed);
-    entry.recent_ns.store(0, std::memory_order_relaxed);
+    entry.charged_ns.store(0, std::memory_order_relaxed);
     entry.samples.store(0, std::memory_order_relaxed);
     entry.launches.store(0, std::memory_order_relaxed);
     entry.kind.store(0, std::memory_order_relaxed);

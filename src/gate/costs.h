@@ -19,9 +19,8 @@ struct LaunchShape {
 
 struct Cost {
   std::atomic<std::uint64_t> key;
-  std::atomic<std::uint32_t> ns;  // 0 while unknown
-  std::atomic<std::uint32_t>
-      recent_ns;  // as it took of late, whoever ran beside it; 0 while unknown
+  std::atomic<std::uint32_t> ns;          // 0 while unknown
+  std::atomic<std::uint32_t> charged_ns;  // what it was before others came; 0 while unknown
   std::atomic<std::uint32_t> samples;
   std::atomic<std::uint32_t> launches;  // wraps
   std::atomic<std::uint16_t>
@@ -40,17 +39,15 @@ inline constexpr std::uint16_t kLightFill = 100;
 
 [[nodiscard]] bool IsLight(const Cost& cost);
 [[nodiscard]] std::uint32_t PredictedNs(const Cost& cost);
-// What a job is charged for it when batch jobs take turns. All of them run slower beside each
-// other, so all are charged by what they see now: by their times alone, one that never ran alone
-// would pay for the others.
+// What a job is charged for it when batch jobs take turns: that has a scale, which is measured now
+// and then (gate/alone.h), and would be wrong in between if predictions moved.
 [[nodiscard]] std::uint32_t ChargedNs(const Cost& cost);
 
 // Takes a measured duration in. Other jobs on the GPU make measurements longer, never shorter: so a
-// shorter one is believed at once and a longer one by a sixteenth.
-void Learn(Cost& cost, std::uint32_t measured_ns);
-// Whether this launch should be timed: the first few of a kind, then every so many-th; more of them
-// where other batch jobs have to be charged alike.
-[[nodiscard]] bool WantsSample(Cost& cost, bool others);
+// shorter one is believed at once and a longer one by a sixteenth. `shared`: with other batch jobs.
+void Learn(Cost& cost, std::uint32_t measured_ns, bool shared);
+// Whether this launch should be timed: the first few of a kind, then every so many-th.
+[[nodiscard]] bool WantsSample(Cost& cost);
 
 // A fixed table, looked up without a lock by any thread. When it is full, new kinds stay unknown.
 class CostTable {

@@ -55,11 +55,11 @@ TEST(CostsTest, TransposedShapesHaveKeysOfTheirOwn) {
 TEST(CostsTest, AShorterMeasurementIsBelievedAtOnceALongerOneSlowly) {
   Cost cost{};
   EXPECT_EQ(PredictedNs(cost), kUnknownNs);
-  Learn(cost, 80'000);
+  Learn(cost, 80'000, false);
   EXPECT_EQ(PredictedNs(cost), 80'000U);
-  Learn(cost, 30'000);
+  Learn(cost, 30'000, false);
   EXPECT_EQ(PredictedNs(cost), 30'000U);
-  Learn(cost, 30'000 + 16'000);
+  Learn(cost, 30'000 + 16'000, false);
   EXPECT_EQ(PredictedNs(cost), 31'000U);
   EXPECT_EQ(cost.samples.load(), 3U);
 }
@@ -70,26 +70,27 @@ TEST(CostsTest, ADisturbedKernelStaysNearItsTrueTime) {
   Cost cost{};
   for (int i = 0; i < 1000; ++i) {
     const bool disturbed = random() % 4 == 0;
-    Learn(cost, 20'000 + static_cast<std::uint32_t>(random() % 1000) + (disturbed ? 200'000U : 0U));
+    Learn(cost, 20'000 + static_cast<std::uint32_t>(random() % 1000) + (disturbed ? 200'000U : 0U),
+          false);
     ASSERT_LT(PredictedNs(cost), 120'000U);
   }
-  Learn(cost, 20'500);
+  Learn(cost, 20'500, false);
   EXPECT_LE(PredictedNs(cost), 21'000U);
 }
 
 TEST(CostsTest, AKernelThatGrewIsFollowed) {
   Cost cost{};
-  Learn(cost, 10'000);
-  for (int i = 0; i < 100; ++i) Learn(cost, 100'000);
+  Learn(cost, 10'000, false);
+  for (int i = 0; i < 100; ++i) Learn(cost, 100'000, false);
   EXPECT_GT(PredictedNs(cost), 95'000U);
   EXPECT_LE(PredictedNs(cost), 100'000U);
 }
 
 TEST(CostsTest, NothingTakesNoTime) {
   Cost cost{};
-  Learn(cost, 0);
+  Learn(cost, 0, false);
   EXPECT_EQ(PredictedNs(cost), 1U);
-  for (const std::uint32_t ns : {UINT32_MAX, UINT32_MAX, 1U}) Learn(cost, ns);
+  for (const std::uint32_t ns : {UINT32_MAX, UINT32_MAX, 1U}) Learn(cost, ns, false);
   EXPECT_EQ(PredictedNs(cost), 1U);
 }
 
@@ -97,12 +98,12 @@ TEST(CostsTest, LightIsShortAndSmallAndKnown) {
   Cost cost{};
   cost.fill.store(kLightFill);
   EXPECT_FALSE(IsLight(cost)) << "nobody knows yet how long it takes";
-  Learn(cost, kLightNs);
+  Learn(cost, kLightNs, false);
   EXPECT_TRUE(IsLight(cost));
   cost.fill.store(kLightFill + 1);
   EXPECT_FALSE(IsLight(cost));
   Cost longer{};
-  Learn(longer, kLightNs + 1);
+  Learn(longer, kLightNs + 1, false);
   EXPECT_FALSE(IsLight(longer));
 }
 
@@ -110,9 +111,9 @@ TEST(CostsTest, AFewAreTimedAtFirstAndThenOneNowAndThen) {
   Cost cost{};
   std::vector<int> timed;
   for (int i = 0; i < 5000; ++i) {
-    if (!WantsSample(cost, false)) continue;
+    if (!WantsSample(cost)) continue;
     timed.push_back(i);
-    Learn(cost, 1000);
+    Learn(cost, 1000, false);
   }
   ASSERT_GE(timed.size(), 8U);
   EXPECT_EQ((std::vector<int>(timed.begin(), timed.begin() + 4)), (std::vector<int>{1, 2, 3, 4}))
@@ -159,15 +160,16 @@ TEST(CostsTest, WhatIsForgottenIsLearnedAnewAndHidesNobody) {
   ASSERT_NE(gone, nullptr);
   ASSERT_NE(behind, nullptr);
   for (int i = 0; i < 10; ++i) {
-    static_cast<void>(WantsSample(*gone, false));
-    Learn(*gone, 777);
-    Learn(*behind, 888);
+    static_cast<void>(WantsSample(*gone));
+    Learn(*gone, 777, false);
+    Learn(*behind, 888, false);
   }
   table->Forget(5);
   table->Forget(123'456);  // Never known.
   EXPECT_EQ(PredictedNs(*gone), kUnknownNs);
-  EXPECT_FALSE(WantsSample(*gone, false)) << "a first launch again";
-  EXPECT_TRUE(WantsSample(*gone, false));
+  EXPECT_EQ(ChargedNs(*gone), kUnknownNs);
+  EXPECT_FALSE(WantsSample(*gone)) << "a first launch again";
+  EXPECT_TRUE(WantsSample(*gone));
   EXPECT_EQ(table->Find(5 + CostTable::kEntries, &fresh), behind);
   EXPECT_FALSE(fresh);
   EXPECT_EQ(PredictedNs(*behind), 888U);
@@ -203,34 +205,20 @@ TEST(CostsTest, OfManyThreadsThatFindAKindFirstOneIsTold) {
   for (const auto& own : found) EXPECT_EQ(own, found[0]);
 }
 
-TEST(CostsTest, TheChargeFollowsWhatItTakesNowAndThePredictionWhatItTookAlone) {
+TEST(CostsTest, TheChargeStaysWhileOthersAreThereOnceItIsKnown) {
   Cost cost{};
-  Learn(cost, 1000);
-  for (int i = 0; i < 20; ++i) Learn(cost, 2000);
-  EXPECT_GT(ChargedNs(cost), 1900U);
-  EXPECT_LT(PredictedNs(cost), ChargedNs(cost));
-  for (int i = 0; i < 20; ++i) Learn(cost, 1000);
-  EXPECT_LT(ChargedNs(cost), 1100U);
-}
-
-TEST(CostsTest, AnUntimedKernelIsChargedAsPredicted) {
-  Cost cost{};
-  EXPECT_EQ(ChargedNs(cost), PredictedNs(cost));
-}
-
-TEST(CostsTest, TimedOftenerBesideOthers) {
-  int alone = 0;
-  int beside = 0;
-  Cost first{};
-  Cost second{};
-  first.samples.store(100);
-  second.samples.store(100);
-  for (int i = 0; i < 5120; ++i) {
-    alone += WantsSample(first, false) ? 1 : 0;
-    beside += WantsSample(second, true) ? 1 : 0;
+  EXPECT_EQ(ChargedNs(cost), kUnknownNs);
+  for (const std::uint32_t ns : {4000U, 3000U, 5000U, 2000U}) {
+    Learn(cost, ns, true);
+    EXPECT_EQ(ChargedNs(cost), PredictedNs(cost));
   }
-  EXPECT_EQ(alone, 9);  // the very first launch is never timed
-  EXPECT_EQ(beside, 79);
+  Learn(cost, 1000, true);
+  EXPECT_EQ(PredictedNs(cost), 1000U);
+  EXPECT_EQ(ChargedNs(cost), 2000U);
+  for (int i = 0; i < 100; ++i) Learn(cost, 9000, true);
+  EXPECT_EQ(ChargedNs(cost), 2000U);
+  Learn(cost, 1500, false);
+  EXPECT_EQ(ChargedNs(cost), 1500U) << "nobody else is there";
 }
 
 }  // namespace

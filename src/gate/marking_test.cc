@@ -13,7 +13,7 @@ namespace {
 // A kernel that takes `ns` and fills `fill` thousandths of the GPU.
 struct Kernel {
   explicit Kernel(std::uint32_t ns, std::uint16_t fill = 1000, bool exempt = false) {
-    if (ns != 0) Learn(cost, ns);
+    if (ns != 0) Learn(cost, ns, false);
     cost.fill.store(fill);
     cost.exempt.store(exempt ? 1 : 0);
   }

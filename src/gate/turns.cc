@@ -3,16 +3,6 @@
 namespace divvy::gate {
 namespace {
 
-bool IsBatch(const Slot& slot) {
-  return slot.live.load(std::memory_order_acquire) != 0 &&
-         slot.job.job_class.load(std::memory_order_relaxed) == JobClass::kBatch;
-}
-
-bool MarksItsWork(const Slot& slot) {
-  return slot.mode.load(std::memory_order_relaxed) == static_cast<std::uint32_t>(GateMode::kDevice);
-}
-
-// Less than a millisecond under way: the CPU does not keep it filled.
 bool QueueIsShort(const Slot& slot) {
   std::int32_t queued = 0;
   for (int i = 0; i < kTracks; ++i) {
@@ -20,7 +10,7 @@ bool QueueIsShort(const Slot& slot) {
                                                 slot.passed[i].load(std::memory_order_relaxed));
     if (here > 0) queued += here;
   }
-  return queued < 2;
+  return queued < kShortQueueUs;
 }
 
 bool HasWork(const Slot& slot, std::uint64_t now_ns) {
@@ -68,8 +58,24 @@ Span TimesOfOthers(const Board& board, int own, std::uint64_t now_ns) {
 
 }  // namespace
 
+bool IsBatch(const Slot& slot) {
+  return slot.live.load(std::memory_order_acquire) != 0 &&
+         slot.job.job_class.load(std::memory_order_relaxed) == JobClass::kBatch;
+}
+
+bool MarksItsWork(const Slot& slot) {
+  return slot.mode.load(std::memory_order_relaxed) == static_cast<std::uint32_t>(GateMode::kDevice);
+}
+
+bool HasFilledQueue(const Slot& slot, std::uint64_t now_ns) {
+  return IsBatch(slot) && MarksItsWork(slot) && !QueueIsShort(slot) && HasWork(slot, now_ns);
+}
+
 bool LeadsTooFar(Board& board, int slot, std::uint64_t now_ns) {
   if (board.batch_jobs.load(std::memory_order_relaxed) < 2) return false;
+  if (board.alone_until_ns.load(std::memory_order_relaxed) != 0 &&
+      board.alone_slot.load(std::memory_order_relaxed) == slot)
+    return false;
   for (int i = 0; i < kSlots; ++i) {
     Slot& other = board.slots[i];
     std::uint64_t none = 0;
@@ -96,9 +102,9 @@ void CatchUp(Board& board, int slot, std::uint64_t now_ns) {
     own.virtual_ns.store(ahead - claim, std::memory_order_relaxed);
 }
 
-void NoteMark(Board& board, int slot, int track, std::uint32_t mark, std::uint64_t now_ns) {
+void NoteMark(Board& board, int slot, int track, std::uint32_t us, std::uint64_t now_ns) {
   Slot& own = board.slots[slot];
-  own.submitted[track].store(mark, std::memory_order_relaxed);
+  own.submitted[track].store(us, std::memory_order_relaxed);
   if (QueueIsShort(own)) return;
   const std::uint64_t since = own.short_since_ns.exchange(0, std::memory_order_relaxed);
   if (since == 0 || now_ns <= since + kStepEndNs) return;

@@ -9,8 +9,10 @@
 namespace divvy::gate {
 
 inline constexpr std::uint64_t kMayLeadNs = 20'000'000;
-// GPU time after which a job looks at the others, and which a mark counts.
+// GPU time after which a job looks at the others, and puts a mark into its stream.
 inline constexpr std::uint64_t kMarkNs = 500'000;
+// With less than that under way a job's queue is short: its CPU does not keep it filled.
+inline constexpr std::int32_t kShortQueueUs = 1'000;
 // Who is further behind than others can have got ahead of it was idle for long, which is no claim.
 inline constexpr std::uint64_t kMostClaimNs = 2 * kMayLeadNs;
 // Time without work takes a job up to so far behind the others: there neither it nor they are near
@@ -24,8 +26,14 @@ inline constexpr std::uint64_t kIdleAfterNs = 50'000'000;
 // a launch it holds others no more.
 inline constexpr std::uint64_t kStuckAfterNs = 1'000'000'000;
 
-// Whether the batch job in `slot` should let others catch up before it launches more. Notes whose
-// queue has run short.
+// Whether others see of the batch job in `slot` that it has more than a short queue under way.
+[[nodiscard]] bool HasFilledQueue(const Slot& slot, std::uint64_t now_ns);
+// Whether the GPU writes down how far a batch job has come.
+[[nodiscard]] bool MarksItsWork(const Slot& slot);
+[[nodiscard]] bool IsBatch(const Slot& slot);
+
+// Whether the batch job in `slot` should let others catch up before it launches more: not while it
+// is alone on the GPU. Notes whose queue has run short.
 [[nodiscard]] bool LeadsTooFar(Board& board, int slot, std::uint64_t now_ns);
 
 // GPU time in virtual time of a weight in hundredths.
@@ -35,11 +43,11 @@ inline constexpr std::uint64_t kStuckAfterNs = 1'000'000'000;
 // behind the others that it would hold the GPU until it caught up.
 void CatchUp(Board& board, int slot, std::uint64_t now_ns);
 
-// A mark was put behind what the job launched on a track. If its queue was short for longer than
-// the end of a step and is filled now, the time between counts as if the job had used it: else one
-// that needs a fifth of the GPU would stay behind, and hold the others whenever it has something to
-// do.
-void NoteMark(Board& board, int slot, int track, std::uint32_t mark, std::uint64_t now_ns);
+// A mark was put behind what the job launched on a track: `us` of predicted GPU time in all. If its
+// queue was short for longer than the end of a step and is filled now, the time between counts as
+// if the job had used it: else one that needs a fifth of the GPU would stay behind, and hold the
+// others whenever it has something to do.
+void NoteMark(Board& board, int slot, int track, std::uint32_t us, std::uint64_t now_ns);
 
 // The job has let others catch up, and may go on: that its queue ran short meanwhile was not its
 // own doing.

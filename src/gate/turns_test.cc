@@ -10,6 +10,7 @@ namespace divvy::gate {
 namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint32_t kHalfMs = 500;  // of a mark
 
 // Batch jobs on one GPU that runs one piece of work at a time. Each launches a piece whenever it
 // may, and the GPU serves whoever is there, favouring `greedy` where it is asked to.
@@ -160,7 +161,7 @@ class MarkedTurnsTest : public ::testing::Test {
   }
 
   void Mark(Slot& slot) {
-    NoteMark(*board_, IndexOf(slot), 0, slot.submitted[0].load() + 1, now_);
+    NoteMark(*board_, IndexOf(slot), 0, slot.submitted[0].load() + kHalfMs, now_);
     slot.last_launch_ns.store(now_);
   }
   void Fill(Slot& slot) {
@@ -200,14 +201,25 @@ TEST_F(MarkedTurnsTest, WhoWaitsForItsOwnWorkIsWaitedForButNotForEver) {
   EXPECT_FALSE(OneLeadsTooFar()) << "its last mark was passed by an earlier one";
 }
 
+TEST_F(MarkedTurnsTest, WhoIsAloneOnTheGpuWaitsForNobody) {
+  one_.virtual_ns.store(kMayLeadNs + 1);
+  board_->alone_slot.store(1);
+  board_->alone_until_ns.store(now_ + kMs);
+  EXPECT_TRUE(OneLeadsTooFar()) << "it is the other that is alone";
+  board_->alone_slot.store(0);
+  EXPECT_FALSE(OneLeadsTooFar());
+  board_->alone_until_ns.store(0);
+  EXPECT_TRUE(OneLeadsTooFar());
+}
+
 TEST_F(MarkedTurnsTest, CountersMayWrap) {
-  for (const std::uint32_t at : {UINT32_MAX - 1, UINT32_MAX, 0U, 1U}) {
+  for (const std::uint32_t at : {UINT32_MAX - 1000, UINT32_MAX - 700, UINT32_MAX, 0U, 1U}) {
     other_.passed[0].store(at);
-    NoteMark(*board_, 1, 0, at + 1, now_);
+    NoteMark(*board_, 1, 0, at + 999, now_);
     other_.short_since_ns.store(now_ - kStepEndNs);
     one_.virtual_ns.store(kMayLeadNs + 1);
     EXPECT_FALSE(OneLeadsTooFar()) << at;
-    NoteMark(*board_, 1, 0, at + 2, now_);
+    NoteMark(*board_, 1, 0, at + 1000, now_);
     EXPECT_TRUE(OneLeadsTooFar()) << at;
   }
 }
@@ -217,13 +229,13 @@ TEST_F(MarkedTurnsTest, StreamsAreCountedApart) {
   RunDry(other_);
   ASSERT_TRUE(OneLeadsTooFar());
   now_ += kStepEndNs;
-  NoteMark(*board_, 1, 1, 1, now_);
+  NoteMark(*board_, 1, 1, kHalfMs, now_);
   other_.last_launch_ns.store(now_);
   EXPECT_FALSE(OneLeadsTooFar());
-  NoteMark(*board_, 1, 2, 1, now_);
+  NoteMark(*board_, 1, 2, kHalfMs, now_);
   EXPECT_TRUE(OneLeadsTooFar()) << "half a millisecond on each of two";
-  other_.passed[2].store(1);  // The later one first.
-  other_.passed[1].store(1);
+  other_.passed[2].store(kHalfMs);  // The later one first.
+  other_.passed[1].store(kHalfMs);
   now_ += kStepEndNs;
   static_cast<void>(OneLeadsTooFar());  // It is seen.
   now_ += kStepEndNs;

@@ -191,6 +191,21 @@ TEST_F(GateKillTest, InferenceGoesOnWhenTrainingIsKilled) {
   ExpectAllWentOn();
 }
 
+// In the moments in which it has the GPU to itself, and others wait there (gate/alone.h).
+TEST_F(GateKillTest, TrainingGoesOnWhenTrainingThatIsAloneIsKilled) {
+  const gate::Slot* const survivor = StartSurvivor(kTraining);
+  for (int i = 0; i < 20; ++i) {
+    const auto victim = StartJob(kTraining);
+    ASSERT_TRUE(victim->AwaitOutput("READY"));
+    ASSERT_TRUE(Await([&] {
+      return board_->alone_until_ns != 0 && &board_->slots[board_->alone_slot] != survivor;
+    }));
+    std::this_thread::sleep_for(kAtWork * (random_() % 1000) / 1000);
+    ASSERT_NO_FATAL_FAILURE(Kill(*victim)) << "victim " << i;
+  }
+  ExpectAllWentOn();
+}
+
 TEST_F(GateKillTest, TrainingHasTheDriversTurnsAgainWhenInferenceThatIsApartIsKilled) {
   const gate::Slot* const training = StartSurvivor(InTurns());
   const auto has_turns_of = [&](std::uint32_t us) {

@@ -231,61 +231,6 @@ TEST_F(GateSharingTest, ARefusedWaitIsSaidOnceAndEverythingPasses) {
   EXPECT_EQ(ResultOf(finished)["errors"], 0);
 }
 
-TEST_F(GateSharingTest, BatchJobsShareByWeight) {
-  // Small enough to run side by side: how long its kernels take is then seen alike by both, and it
-  // is the turns alone that hold one of them back.
-  const Words small{"train", "--kernels", "10", "--us", "1000", "--blocks", "8", "--secs", "60"};
-  auto heavy = Start(As::kBatch, small, {{"DIVVY_WEIGHT", "200"}});
-  auto light = Start(As::kBatch, small, {{"DIVVY_WEIGHT", "100"}});
-  ASSERT_TRUE(heavy->AwaitOutput("READY"));
-  ASSERT_TRUE(light->AwaitOutput("READY"));
-  const gate::Slot* const heavy_slot = BatchSlotOf(200);
-  const gate::Slot* const light_slot = BatchSlotOf(100);
-  ASSERT_TRUE(heavy_slot != nullptr && light_slot != nullptr);
-  const auto both = [&] { return heavy_slot->launches.load() + light_slot->launches.load(); };
-  const std::uint64_t heavy_before = heavy_slot->launches.load();
-  const std::uint64_t light_before = light_slot->launches.load();
-  ASSERT_TRUE(Await([&] { return both() > heavy_before + light_before + 1500; }));
-  const double ratio = static_cast<double>(heavy_slot->launches.load() - heavy_before) /
-                       static_cast<double>(light_slot->launches.load() - light_before);
-  std::printf("2:1 by weight came out as %.2f:1\n", ratio);
-  EXPECT_GT(ratio, 1.5);
-  EXPECT_LT(ratio, 2.7);
-  Stop(*light);
-  Stop(*heavy);
-}
-
-TEST_F(GateSharingTest, AJobOfGraphsHasItsShare) {
-  // Long units, each waited for: there is never more than one under way.
-  auto graphs = Start(As::kBatch,
-                      {"train", "--kernels", "20", "--us", "1000", "--blocks", "8", "--graph", "1",
-                       "--stream", "own", "--secs", "60"},
-                      {{"DIVVY_WEIGHT", "200"}});
-  auto kernels = Start(
-      As::kBatch, {"train", "--kernels", "20", "--us", "1000", "--blocks", "8", "--secs", "60"});
-  ASSERT_TRUE(graphs->AwaitOutput("READY"));
-  ASSERT_TRUE(kernels->AwaitOutput("READY"));
-  const gate::Slot* const graphs_slot = BatchSlotOf(200);
-  const gate::Slot* const kernels_slot = BatchSlotOf(100);
-  ASSERT_TRUE(graphs_slot != nullptr && kernels_slot != nullptr);
-  // How long graphs take is known after some.
-  const auto ran = [&](std::uint64_t ms) {
-    const std::uint64_t before = graphs_slot->gpu_ns.load();
-    return Await([&] { return graphs_slot->gpu_ns.load() > before + ms * 1'000'000; });
-  };
-  ASSERT_TRUE(ran(700));
-  const std::uint64_t graphs_before = graphs_slot->gpu_ns.load();
-  const std::uint64_t kernels_before = kernels_slot->gpu_ns.load();
-  ASSERT_TRUE(ran(1000));
-  const double ratio = static_cast<double>(graphs_slot->gpu_ns.load() - graphs_before) /
-                       static_cast<double>(kernels_slot->gpu_ns.load() - kernels_before);
-  std::printf("2:1 by weight came out as %.2f:1\n", ratio);
-  EXPECT_GT(ratio, 1.4);
-  EXPECT_LT(ratio, 2.7);
-  Stop(*kernels);
-  Stop(*graphs);
-}
-
 // How many kernels a busy job launches for each of one that thinks between its steps; both fit side
 // by side, and turns by GPU time alone would slow the busy one down. Its CPU is busy as well: it
 // has nothing queued by which it could make up for a pause. Nothing where this machine does not

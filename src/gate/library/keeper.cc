@@ -1,6 +1,7 @@
 // The gate's one thread in a process: ends rests and early closings, moves the openness, and sees
 // that no gate stays closed for want of somebody to open it.
 
+#include "gate/alone.h"
 #include "gate/library/hold.h"
 #include "gate/library/occupancy.h"
 #include "gate/library/state.h"
@@ -90,13 +91,22 @@ void SetTurns() {
   }
 }
 
+// Returns when the GPU is to be looked at again.
+std::uint64_t MeasureAlone(GpuState& gpu, AloneMeter& meter, std::uint64_t now_ns) {
+  const std::uint64_t due = meter.Step(*gpu.board, gpu.slot_index, now_ns);
+  gpu.scale.store(meter.scale(), std::memory_order_relaxed);
+  return due;
+}
+
 void* Run(void*) {
   // Rests are a hundred microseconds long; the default slack of timers is 50.
   prctl(PR_SET_TIMERSLACK, 1UL);
   pthread_setname_np(pthread_self(), "divvy-gate");
   SloControl controls[kDevices];
   for (SloControl& control : controls) control = SloControl(process.settings.job.slo_ns);
+  AloneMeter meters[kDevices];
   const bool latency = process.settings.job.job_class == JobClass::kLatency;
+  const bool batch = process.settings.job.job_class == JobClass::kBatch;
   std::uint64_t next_round = 0;
   std::uint64_t next_reap = 0;
   for (;;) {
@@ -113,8 +123,13 @@ void* Run(void*) {
           if (due != 0 && due < wake) wake = due;
         }
       }
+      if (batch) {
+        const std::uint64_t due = MeasureAlone(gpu, meters[gpu.index], now);
+        if (due != 0 && due < wake) wake = due;
+      }
       if (!round) continue;
       gpu.slot->heartbeat_ns.store(now, std::memory_order_relaxed);
+      if (batch) EndAloneIfOverdue(*gpu.board, now);
       for (Slot& slot : gpu.board->slots) {
         LookAt(*gpu.board, slot, now);
       }

@@ -1,5 +1,6 @@
 // The calls that start work on the GPU.
 
+#include "gate/alone.h"
 #include "gate/library/hold.h"
 #include "gate/library/hooks.h"
 #include "gate/library/log.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr long kTurnPauseNs = 200'000;
 constexpr int kTurnPauses = 100;
 constexpr std::uint32_t kRefusals = 3;  // in a row: the driver will not have it
+// A wait costs the GPU 2.4 us.
+constexpr std::uint32_t kFreeUs = 1'000;
 constexpr int kHostPauses = 2'000;
 constexpr long kHostPauseNs = 50'000;
 
@@ -37,6 +40,7 @@ void Introduce(const Driver& driver, const GpuState& gpu, const LaunchShape& sha
   const KnownOp* known = process.known.Find(OpKey(described.name, shape));
   if (known == nullptr) return;
   cost.ns.store(known->ns, std::memory_order_relaxed);
+  cost.charged_ns.store(known->ns, std::memory_order_relaxed);
   cost.fill.store(known->fill, std::memory_order_relaxed);
 }
 
@@ -46,6 +50,12 @@ bool Holds(const GpuState& gpu, const Slot& slot) {
          slot.job.job_class.load(std::memory_order_relaxed) == JobClass::kLatency &&
          (slot.apart.load(std::memory_order_relaxed) == 0 ||
           !gpu.interruptible.load(std::memory_order_relaxed));
+}
+
+std::uint64_t OnGpu(const GpuState& gpu, const std::atomic<std::uint32_t>& word) {
+  const auto offset =
+      reinterpret_cast<const char*>(&word) - reinterpret_cast<const char*>(gpu.board);
+  return gpu.board_on_gpu + static_cast<std::uint64_t>(offset);
 }
 
 void WaitOnHost(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::uint32_t job_class) {
@@ -77,9 +87,7 @@ void PutMarker(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::ui
       const std::uint32_t openness = slot.openness.load(std::memory_order_relaxed);
       if (openness >= kNoProtection) continue;
       if (openness < least_openness) least_openness = openness;
-      const auto offset = static_cast<std::uint64_t>(reinterpret_cast<const char*>(&slot.level) -
-                                                     reinterpret_cast<const char*>(gpu.board));
-      if (driver.cuStreamWaitValue32_v2(stream, gpu.board_on_gpu + offset, job_class,
+      if (driver.cuStreamWaitValue32_v2(stream, OnGpu(gpu, slot.level), job_class,
                                         cuda::kWaitValueGeq) != cuda::kSuccess) {
         // A stream that is no good fails the launch as well, and says nothing about others.
         if (gpu.refused.fetch_add(1, std::memory_order_relaxed) + 1 < kRefusals) return;
@@ -110,27 +118,35 @@ int TrackOf(GpuState& gpu, cuda::Stream stream) {
   return static_cast<int>(HashOf(stream) % kTracks);
 }
 
-// Behind what was launched so far, for other batch jobs to see when the GPU is done with it.
-void MarkProgress(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::uint32_t marks) {
+// Behind what was launched so far, for other batch jobs to see when the GPU is done with it; and at
+// times a wait, at which it stops while one of those is alone.
+void MarkProgress(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::uint32_t us) {
   if (gpu.board->batch_jobs.load(std::memory_order_relaxed) < 2 ||
       gpu.mode.load(std::memory_order_relaxed) != GateMode::kDevice)
     return;
   Slot& slot = *gpu.slot;
   const int track = TrackOf(gpu, stream);
-  const auto offset =
-      static_cast<std::uint64_t>(reinterpret_cast<const char*>(&slot.passed[track]) -
-                                 reinterpret_cast<const char*>(gpu.board));
-  const std::uint32_t mark = slot.submitted[track].load(std::memory_order_relaxed) + marks;
-  if (driver.cuStreamWriteValue32_v2(stream, gpu.board_on_gpu + offset, mark, 0) != cuda::kSuccess)
-    return;
+  const std::uint64_t passed = OnGpu(gpu, slot.passed[track]);
+  const std::uint32_t at = slot.submitted[track].load(std::memory_order_relaxed) + us;
+  std::uint32_t mark = PlainMark(at);
+  if (gpu.free_us.fetch_add(us, std::memory_order_relaxed) + us >= kFreeUs) {
+    gpu.free_us.store(0, std::memory_order_relaxed);
+    const RunBit own = RunBitOf(gpu.slot_index);
+    driver.cuStreamWriteValue32_v2(stream, passed, MarkBeforeWait(at), 0);
+    driver.cuStreamWaitValue32_v2(stream, OnGpu(gpu, gpu.board->may_run[own.word]), own.bit,
+                                  cuda::kWaitValueAnd);
+    mark = MarkBehindWait(at);
+  }
+  if (driver.cuStreamWriteValue32_v2(stream, passed, mark, 0) != cuda::kSuccess) return;
   const std::uint64_t now = NowNs();
   NoteMark(*gpu.board, gpu.slot_index, track, mark, now);
   slot.last_launch_ns.store(now, std::memory_order_relaxed);  // The calls may have taken long.
 }
 
-// Returns how many marks what it accounts for is worth.
+// Returns how many microseconds it accounts for, as predicted.
 std::uint32_t TakeTurns(GpuState& gpu) {
-  const std::uint64_t ns = gpu.account_ns.exchange(0, std::memory_order_relaxed);
+  const std::uint64_t predicted_ns = gpu.account_ns.exchange(0, std::memory_order_relaxed);
+  const std::uint64_t ns = predicted_ns * gpu.scale.load(std::memory_order_relaxed) / kUnscaled;
   Slot& slot = *gpu.slot;
   std::uint64_t now = NowNs();
   CatchUp(*gpu.board, gpu.slot_index, now);
@@ -145,7 +161,7 @@ std::uint32_t TakeTurns(GpuState& gpu) {
     slot.last_launch_ns.store(now, std::memory_order_relaxed);
   }
   if (pauses > 0) NotePause(slot);
-  return static_cast<std::uint32_t>(ns / kMarkNs);
+  return static_cast<std::uint32_t>(predicted_ns / 1'000);
 }
 
 bool Captures(const Driver& driver, cuda::Stream stream) {
@@ -175,10 +191,10 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
   if (cost == nullptr) return call();
   if (fresh) Introduce(driver, gpu, shape, function, *cost);
   const std::uint32_t ns = ChargedNs(*cost);
-  std::uint32_t marks = 0;
+  std::uint32_t us = 0;
   if (gpu.account_ns.fetch_add(ns, std::memory_order_relaxed) + ns >= kMarkNs &&
       cost->exempt.load() == 0)
-    marks = TakeTurns(gpu);
+    us = TakeTurns(gpu);
   if (gpu.mode.load(std::memory_order_relaxed) != GateMode::kPass &&
       gpu.board->latency_jobs.load(std::memory_order_relaxed) != 0) {
     const Marking marking = Mark(GaugeOf(gpu, stream), gpu.spread, *cost,
@@ -186,12 +202,11 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
     if (marking.marker) PutMarker(driver, gpu, stream, marking.job_class);
   }
   Sample* sample = nullptr;
-  const bool others = gpu.board->batch_jobs.load(std::memory_order_relaxed) > 1;
-  if (WantsSample(*cost, others) && process.captures.load(std::memory_order_relaxed) == 0)
+  if (WantsSample(*cost) && process.captures.load(std::memory_order_relaxed) == 0)
     sample = BeginSample(driver, gpu, {.cost = cost, .stream = stream});
   const cuda::Result result = call();
   if (sample != nullptr) EndSample(driver, gpu, *sample);
-  if (marks != 0) MarkProgress(driver, gpu, stream, marks);
+  if (us != 0) MarkProgress(driver, gpu, stream, us);
   return result;
 }
 

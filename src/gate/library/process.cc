@@ -1,3 +1,4 @@
+#include "gate/alone.h"
 #include "gate/library/hold.h"
 #include "gate/library/log.h"
 #include "gate/library/occupancy.h"
@@ -147,6 +148,7 @@ void PrepareBatch(const Driver& driver, GpuState& gpu) {
   const bool on_device = gpu.board_on_gpu != 0;
   gpu.mode.store(on_device ? GateMode::kDevice : GateMode::kHost);
   gpu.interval_ns.store(kMarkerIntervalNs);
+  if (gpu.scale == 0) gpu.scale.store(kUnscaled);
   for (std::atomic<cuda::Stream>& track : gpu.tracks) track.store(nullptr);
   PrepareTiming(driver, gpu, /*may_hold=*/false);
   if (!on_device) {

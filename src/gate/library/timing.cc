@@ -122,7 +122,9 @@ void Read(const Driver& driver, GpuState& gpu, Sample& sample) {
   const std::uint32_t measured = ns < 1.0F   ? 1U
                                  : ns > 4e9F ? 4'000'000'000U
                                              : static_cast<std::uint32_t>(ns);
-  Learn(*sample.timed.cost, measured);
+  const bool shared =
+      gpu.board != nullptr && gpu.board->batch_jobs.load(std::memory_order_relaxed) > 1;
+  Learn(*sample.timed.cost, measured, shared);
   if (sample.timed.kind != nullptr) LogSample(driver, gpu, sample, measured);
 }
 

@@ -1,0 +1,213 @@
+#include "gate/alone.h"
+
+#include "gate/turns.h"
+
+namespace divvy::gate {
+namespace {
+
+// How often it is looked at what the GPU has passed.
+constexpr std::uint64_t kLookNs = 500'000;
+// Beyond its end a moment is somebody else's to end: its owner is stopped, or late.
+constexpr std::uint64_t kGraceNs = 2'000'000;
+// With less than that in filled stretches nothing is known.
+constexpr std::uint64_t kEnoughNs = kAloneNs / 2;
+// Predictions are not that wrong: something else is.
+constexpr std::uint64_t kLeastScale = kUnscaled / 64;
+constexpr std::uint64_t kMostScale = std::uint64_t{kUnscaled} * 64;
+// A new measurement counts for a quarter, the first ones for more.
+constexpr std::uint32_t kAveraged = 4;
+
+std::uint32_t PassedUs(const Slot& slot) {
+  std::uint32_t us = 0;
+  for (const std::atomic<std::uint32_t>& passed : slot.passed)
+    us += passed.load(std::memory_order_relaxed);
+  return us;
+}
+
+std::uint32_t PassedByOthers(const Board& board, int own) {
+  std::uint32_t us = 0;
+  for (int i = 0; i < kSlots; ++i) {
+    if (i != own && IsBatch(board.slots[i])) us += PassedUs(board.slots[i]);
+  }
+  return us;
+}
+
+// Whether its streams have nothing to do, or wait to run again.
+bool IsStill(const Slot& slot) {
+  for (int i = 0; i < kTracks; ++i) {
+    const std::uint32_t passed = slot.passed[i].load(std::memory_order_relaxed);
+    if (passed != slot.submitted[i].load(std::memory_order_relaxed) && !IsAtWait(passed))
+      return false;
+  }
+  return true;
+}
+
+bool OthersAreStill(const Board& board, int own) {
+  for (int i = 0; i < kSlots; ++i) {
+    if (i != own && IsBatch(board.slots[i]) && !IsStill(board.slots[i])) return false;
+  }
+  return true;
+}
+
+void LetAllRun(Board& board) {
+  for (std::atomic<std::uint32_t>& word : board.may_run)
+    word.store(UINT32_MAX, std::memory_order_release);
+}
+
+// Ends the moment that lasts `until_ns`, and no later one.
+void End(Board& board, std::uint64_t until_ns) {
+  // First, so that nobody stays stopped by one who dies here.
+  LetAllRun(board);
+  board.alone_until_ns.compare_exchange_strong(until_ns, 0, std::memory_order_acq_rel);
+}
+
+// Of its own or, where its queue is short, while it lets others catch up.
+bool IsAtWork(const Slot& slot, std::uint64_t now_ns) {
+  const std::uint64_t last = slot.last_launch_ns.load(std::memory_order_relaxed);
+  return IsBatch(slot) && last != 0 && now_ns < last + kIdleAfterNs;
+}
+
+// Whether the job in `slot` comes next: it shares the GPU with others at work, one at least of all
+// these with a filled queue, and none of them has waited longer. One whose queue is short may be
+// paused for being charged too much.
+bool IsNext(const Board& board, int slot, std::uint64_t now_ns) {
+  if (board.batch_jobs.load(std::memory_order_relaxed) < 2 ||
+      board.alone_until_ns.load(std::memory_order_relaxed) != 0 ||
+      now_ns < board.alone_next_ns.load(std::memory_order_relaxed) ||
+      !IsAtWork(board.slots[slot], now_ns))
+    return false;
+  const std::uint64_t own = board.slots[slot].alone_ns.load(std::memory_order_relaxed);
+  bool shared = false;
+  bool filled = HasFilledQueue(board.slots[slot], now_ns);
+  for (int i = 0; i < kSlots; ++i) {
+    const Slot& other = board.slots[i];
+    if (i == slot || !IsBatch(other)) continue;
+    // Nobody stops one that cannot wait on the GPU.
+    if (!MarksItsWork(other)) return false;
+    if (!IsAtWork(other, now_ns)) continue;
+    const std::uint64_t its = other.alone_ns.load(std::memory_order_relaxed);
+    if (its < own || (its == own && i < slot)) return false;
+    shared = true;
+    filled = filled || HasFilledQueue(other, now_ns);
+  }
+  return shared && filled;
+}
+
+}  // namespace
+
+RunBit RunBitOf(int slot) { return {slot / 32, std::uint32_t{1} << (slot % 32)}; }
+
+void EndAloneIfOverdue(Board& board, std::uint64_t now_ns) {
+  const std::uint64_t until = board.alone_until_ns.load(std::memory_order_acquire);
+  if (until == 0) {
+    // One that was stopped before it stopped the others, and went on when its moment was over.
+    for (const std::atomic<std::uint32_t>& word : board.may_run) {
+      if (word.load(std::memory_order_relaxed) != UINT32_MAX) LetAllRun(board);
+    }
+    return;
+  }
+  const std::int32_t slot = board.alone_slot.load(std::memory_order_relaxed);
+  const bool is_there =
+      slot >= 0 && slot < kSlots && IsBatch(board.slots[slot]) && !IsGone(board.slots[slot]);
+  if (!is_there || now_ns > until + kGraceNs) End(board, until);
+}
+
+std::uint64_t AloneMeter::Step(Board& board, int slot, std::uint64_t now_ns) {
+  if (until_ns_ == 0) {
+    // What it is charged is right again (Learn).
+    if (board.batch_jobs.load(std::memory_order_relaxed) < 2) *this = AloneMeter();
+    if (!IsNext(board, slot, now_ns)) return 0;
+    std::uint64_t none = 0;
+    const std::uint64_t until = now_ns + kLongestAloneNs;
+    if (!board.alone_until_ns.compare_exchange_strong(none, until, std::memory_order_acq_rel))
+      return 0;
+    board.alone_slot.store(slot, std::memory_order_relaxed);
+    // As they stand if it is killed.
+    board.slots[slot].alone_ns.store(now_ns, std::memory_order_relaxed);
+    board.alone_next_ns.store(now_ns + kAloneNs * kSoonAgain, std::memory_order_relaxed);
+    for (int i = 0; i < kSlots / 32; ++i) {
+      const RunBit own = RunBitOf(slot);
+      board.may_run[i].store(i == own.word ? own.bit : 0, std::memory_order_release);
+    }
+    Begin(board, slot, until, now_ns);
+    return now_ns + kLookNs;
+  }
+  const bool is_over =
+      slot != slot_ || board.alone_until_ns.load(std::memory_order_relaxed) != until_ns_;
+  if (!is_over) Look(board, now_ns);
+  if (!is_over && now_ns < until_ns_ && !IsEnough(board, now_ns)) return now_ns + kLookNs;
+  if (!is_over) {
+    EndStretch();
+    End(board, until_ns_);
+    if (took_ns_ >= kEnoughNs && work_us_ > 0) Take();
+  }
+  const bool soon = tries_ < kAveraged;
+  if (soon) ++tries_;
+  board.alone_next_ns.store(now_ns + (now_ns - began_ns_) * (soon ? kSoonAgain : kLaterAgain),
+                            std::memory_order_relaxed);
+  until_ns_ = 0;
+  return 0;
+}
+
+void AloneMeter::Begin(const Board& board, int slot, std::uint64_t until_ns, std::uint64_t now_ns) {
+  until_ns_ = until_ns;
+  began_ns_ = now_ns;
+  slot_ = slot;
+  others_us_ = PassedByOthers(board, slot);
+  in_stretch_ = false;
+  passed_us_ = PassedUs(board.slots[slot]);
+  first_ns_ = 0;
+  took_ns_ = 0;
+  work_us_ = 0;
+}
+
+void AloneMeter::Look(const Board& board, std::uint64_t now_ns) {
+  const Slot& own = board.slots[slot_];
+  const std::uint32_t others = PassedByOthers(board, slot_);
+  const std::uint32_t passed = PassedUs(own);
+  const bool moved = passed != passed_us_;
+  passed_us_ = passed;
+  if (others != others_us_ || !OthersAreStill(board, slot_)) {
+    // They have yet to come to their waits: it was not alone until now.
+    others_us_ = others;
+    in_stretch_ = false;
+    took_ns_ = 0;
+    work_us_ = 0;
+    return;
+  }
+  if (!HasFilledQueue(own, now_ns)) {
+    EndStretch();
+  } else if (moved && !in_stretch_) {
+    in_stretch_ = true;
+    first_ns_ = last_ns_ = now_ns;
+    first_us_ = last_us_ = passed;
+  } else if (moved) {
+    last_ns_ = now_ns;
+    last_us_ = passed;
+  }
+}
+
+void AloneMeter::EndStretch() {
+  if (!in_stretch_) return;
+  in_stretch_ = false;
+  took_ns_ += last_ns_ - first_ns_;
+  work_us_ += last_us_ - first_us_;
+}
+
+bool AloneMeter::IsEnough(const Board& board, std::uint64_t now_ns) const {
+  if (now_ns < began_ns_ + kAloneNs) return false;
+  const std::uint64_t took = took_ns_ + (in_stretch_ ? last_ns_ - first_ns_ : 0);
+  return took >= kEnoughNs || !HasFilledQueue(board.slots[slot_], now_ns);
+}
+
+void AloneMeter::Take() {
+  std::uint64_t scale = took_ns_ * kUnscaled / (work_us_ * 1'000);
+  if (scale < kLeastScale) scale = kLeastScale;
+  if (scale > kMostScale) scale = kMostScale;
+  if (count_ < kAveraged) ++count_;
+  const auto before = static_cast<std::int64_t>(scale_);
+  scale_ =
+      static_cast<std::uint32_t>(before + (static_cast<std::int64_t>(scale) - before) / count_);
+}
+
+}  // namespace divvy::gate

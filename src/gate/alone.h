@@ -1,0 +1,81 @@
+#pragma once
+
+// How much of the GPU a batch job's work takes, measured by letting it run alone for a moment.
+//
+// Jobs that run side by side slow each other down, and the driver does not tell whose a kernel's
+// time was: timed beside others, a kernel seems to take what all of them do meanwhile, and the job
+// would be charged for time that it did not get. So when two and more batch jobs with filled queues
+// share a GPU, they are alone on it for some 20 ms, one after the other and in a hundredth of the
+// time in all. What the GPU then takes for a microsecond of predicted work is what the job is
+// charged for one.
+
+#include "gate/board.h"
+
+namespace divvy::gate {
+
+inline constexpr std::uint64_t kAloneNs = 20'000'000;
+// Where kernels or graphs are so long that few have ended by then. Others are stopped no longer.
+inline constexpr std::uint64_t kLongestAloneNs = 60'000'000;
+// The next is alone after so many times what the last one took: where that was new, and later.
+inline constexpr std::uint64_t kSoonAgain = 9;
+inline constexpr std::uint64_t kLaterAgain = 99;
+// Charged as predicted; scales are in these parts.
+inline constexpr std::uint32_t kUnscaled = 1'024;
+
+// The word of `Board::may_run` that the kernels of the batch job in `slot` wait for, and its bit.
+struct RunBit {
+  int word;
+  std::uint32_t bit;
+};
+[[nodiscard]] RunBit RunBitOf(int slot);
+
+// A mark that a stream writes down before such a wait is odd, and the one behind it even, as are
+// all others: so it can be seen that it waits.
+[[nodiscard]] constexpr std::uint32_t MarkBeforeWait(std::uint32_t us) { return us | 1; }
+[[nodiscard]] constexpr std::uint32_t MarkBehindWait(std::uint32_t us) { return (us | 1) + 1; }
+[[nodiscard]] constexpr std::uint32_t PlainMark(std::uint32_t us) { return us & ~1U; }
+[[nodiscard]] constexpr bool IsAtWait(std::uint32_t passed) { return (passed & 1) != 0; }
+
+// Lets all batch jobs run again if the one that is alone is gone, or has been for too long. To be
+// called by every batch job's keeper, every now and then.
+void EndAloneIfOverdue(Board& board, std::uint64_t now_ns);
+
+// A batch job's measuring of its own work on one GPU. For one thread.
+class AloneMeter {
+ public:
+  // Begins to measure if it is the turn of the job in `slot`, goes on with it, or ends it. Returns
+  // when to be called again at the latest; 0: whenever.
+  std::uint64_t Step(Board& board, int slot, std::uint64_t now_ns);
+
+  // What the GPU takes for the job's work, of what was predicted, in parts of kUnscaled.
+  [[nodiscard]] std::uint32_t scale() const { return scale_; }
+
+ private:
+  void Begin(const Board& board, int slot, std::uint64_t until_ns, std::uint64_t now_ns);
+  void Look(const Board& board, std::uint64_t now_ns);
+  void EndStretch();
+  [[nodiscard]] bool IsEnough(const Board& board, std::uint64_t now_ns) const;
+  void Take();
+
+  std::uint32_t scale_ = kUnscaled;
+  std::uint32_t count_ = 0;  // measurements that were taken, the first few
+  std::uint32_t tries_ = 0;  // those that came to nothing too
+
+  // While it is alone.
+  std::uint64_t until_ns_ = 0;  // 0: it is not
+  std::uint64_t began_ns_ = 0;
+  int slot_ = -1;
+  std::uint32_t others_us_ = 0;  // as far as the others' work had come
+  // A stretch of time in which its queue was filled, from mark to mark.
+  bool in_stretch_ = false;
+  std::uint64_t first_ns_ = 0;
+  std::uint64_t last_ns_ = 0;
+  std::uint32_t first_us_ = 0;
+  std::uint32_t last_us_ = 0;
+  std::uint32_t passed_us_ = 0;  // as it was last seen, in a stretch or not
+  // Of all stretches.
+  std::uint64_t took_ns_ = 0;
+  std::uint64_t work_us_ = 0;
+};
+
+}  // namespace divvy::gate

@@ -1,0 +1,354 @@
+#include "gate/alone.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gate/turns.h"
+
+namespace divvy::gate {
+namespace {
+
+// A GPU that batch jobs share evenly, with a queue of each that is filled and a keeper that looks
+// every 10 ms, and when it is due.
+class AloneTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kMs = 1'000'000;
+  static constexpr std::uint64_t kStepNs = 100'000;
+  static constexpr std::uint64_t kRoundNs = 10 * kMs;
+
+  struct Job {
+    double predicted = 1;  // microseconds of work, as predicted, that the GPU does alone in one
+    std::uint64_t under_way_ns = 0;  // what it still does when it is to stop
+    std::uint32_t unit_us = 500;     // it passes a mark after so much predicted work
+    AloneMeter meter;
+    bool runs = true;  // its keeper
+    bool is_filled = true;
+    std::uint64_t next_ns = 0;
+    std::uint64_t stopped_ns = 0;  // since when it may not run; 0: it may
+    double done_us = 0;
+    std::uint64_t alone_ns = 0;  // the time in which nobody else might run
+    int times_alone = 0;
+  };
+
+  AloneTest() {
+    for (auto& word : board_->may_run) word.store(UINT32_MAX);
+  }
+
+  int Add(double predicted, std::uint64_t under_way_ns = 0, std::uint32_t unit_us = 500) {
+    const auto index = static_cast<int>(jobs_.size());
+    // Slots on both sides of the border between the words.
+    const int slot = kFirstSlot + index;
+    slots_.push_back(slot);
+    Slot& own = board_->slots[slot];
+    own.job.job_class = JobClass::kBatch;
+    own.job.weight = 100;
+    own.pid = getpid();
+    own.pid_namespace = OwnPidNamespace();
+    own.start_time = StartTime(own.pid);
+    own.live.store(1);
+    own.mode.store(static_cast<std::uint32_t>(GateMode::kDevice));
+    board_->batch_jobs.fetch_add(1);
+    Job& job = jobs_.emplace_back();
+    job.predicted = predicted;
+    job.under_way_ns = under_way_ns;
+    job.unit_us = unit_us;
+    return index;
+  }
+
+  Job& At(int index) { return jobs_[static_cast<std::size_t>(index)]; }
+  Slot& SlotOf(int index) { return board_->slots[slots_[static_cast<std::size_t>(index)]]; }
+  bool MayRun(int index) {
+    const RunBit own = RunBitOf(slots_[static_cast<std::size_t>(index)]);
+    return (board_->may_run[own.word].load() & own.bit) != 0;
+  }
+  int HowManyMayRun() {
+    int count = 0;
+    for (std::size_t i = 0; i < jobs_.size(); ++i) count += MayRun(static_cast<int>(i)) ? 1 : 0;
+    return count;
+  }
+  double ScaleOf(int index) { return static_cast<double>(At(index).meter.scale()) / kUnscaled; }
+
+  void Advance() {
+    std::vector<Job*> running;
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      Job& job = jobs_[i];
+      if (MayRun(static_cast<int>(i))) {
+        job.stopped_ns = 0;
+      } else if (job.stopped_ns == 0) {
+        job.stopped_ns = now_;
+      }
+      if (job.stopped_ns == 0 || now_ < job.stopped_ns + job.under_way_ns) running.push_back(&job);
+    }
+    now_ += kStepNs;
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      Job& job = jobs_[i];
+      if (std::find(running.begin(), running.end(), &job) != running.end()) {
+        job.done_us += job.predicted * (kStepNs / 1e3) / static_cast<double>(running.size());
+        const auto units = static_cast<std::uint32_t>(job.done_us / job.unit_us);
+        Slot& slot = SlotOf(static_cast<int>(i));
+        slot.passed[0].store(PlainMark(units * job.unit_us));
+        slot.submitted[0].store(PlainMark(units * job.unit_us) +
+                                (job.is_filled ? job.unit_us + kShortQueueUs : 0));
+        slot.last_launch_ns.store(now_);
+      } else if (!IsAtWait(SlotOf(static_cast<int>(i)).passed[0].load())) {
+        SlotOf(static_cast<int>(i)).passed[0].fetch_add(1);
+      }
+    }
+    if (HowManyMayRun() == 1) {
+      for (std::size_t i = 0; i < jobs_.size(); ++i) {
+        Job& job = jobs_[i];
+        if (!MayRun(static_cast<int>(i))) continue;
+        job.alone_ns += kStepNs;
+        if (job_alone_ != static_cast<int>(i)) ++job.times_alone;
+        job_alone_ = static_cast<int>(i);
+      }
+    } else {
+      job_alone_ = -1;
+    }
+    Keep();
+  }
+
+  void Keep() {
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      Job& job = jobs_[i];
+      if (!job.runs || now_ < job.next_ns) continue;
+      job.next_ns = now_ + kRoundNs;
+      const std::uint64_t due = job.meter.Step(*board_, slots_[i], now_);
+      if (due != 0) job.next_ns = std::min(job.next_ns, due);
+      EndAloneIfOverdue(*board_, now_);
+    }
+  }
+
+  void Run(std::uint64_t ns) {
+    for (const std::uint64_t end = now_ + ns; now_ < end;) Advance();
+  }
+  // False if nobody is by then.
+  bool RunUntilAlone(int index, std::uint64_t at_most = 30'000 * kMs) {
+    for (const std::uint64_t end = now_ + at_most; now_ < end;) {
+      Advance();
+      if (HowManyMayRun() == 1 && MayRun(index)) return true;
+    }
+    return false;
+  }
+
+  static constexpr int kFirstSlot = 31;
+  std::unique_ptr<Board> board_ = std::make_unique<Board>();
+  std::vector<Job> jobs_;
+  std::vector<int> slots_;
+  int job_alone_ = -1;
+  std::uint64_t now_ = 1'000 * kMs;
+};
+
+TEST_F(AloneTest, EachLearnsWhatItsWorkTakesAlone) {
+  const int right = Add(1.0, 4 * kMs);
+  const int twice_too_long = Add(2.0, 4 * kMs);
+  const int far_too_short = Add(0.2, 4 * kMs);
+  EXPECT_DOUBLE_EQ(ScaleOf(right), 1);
+  Run(10'000 * kMs);
+  EXPECT_NEAR(ScaleOf(right), 1, 0.05);
+  EXPECT_NEAR(ScaleOf(twice_too_long), 0.5, 0.025);
+  EXPECT_NEAR(ScaleOf(far_too_short), 5, 0.25);
+}
+
+TEST_F(AloneTest, InAHundredthOfTheTimeInTurn) {
+  for (int i = 0; i < 4; ++i) Add(1.0, 2 * kMs);
+  Run(20'000 * kMs);
+  for (Job& job : jobs_) {
+    job.alone_ns = 0;
+    job.times_alone = 0;
+  }
+  Run(100'000 * kMs);
+  std::uint64_t all = 0;
+  for (const Job& job : jobs_) {
+    all += job.alone_ns;
+    EXPECT_NEAR(job.times_alone, jobs_[0].times_alone, 1);
+    EXPECT_GT(job.times_alone, 5);
+  }
+  EXPECT_LT(all, 1'100 * kMs);
+}
+
+TEST_F(AloneTest, ANewJobIsMeasuredSoon) {
+  Add(1.0);
+  Add(1.0);
+  Run(60'000 * kMs);
+  const int fresh = Add(3.0);
+  Run(5'000 * kMs);
+  EXPECT_NEAR(ScaleOf(fresh), 1 / 3.0, 0.02);
+}
+
+TEST_F(AloneTest, NobodyIsAloneUnlessTwoAreAtWorkAndOneHasAFilledQueue) {
+  const int one = Add(1.0);
+  Run(5'000 * kMs);
+  EXPECT_EQ(SlotOf(one).alone_ns.load(), 0U) << "there is nobody else";
+  const int other = Add(1.0);
+  At(one).is_filled = false;
+  At(other).is_filled = false;
+  EXPECT_FALSE(RunUntilAlone(one, 5'000 * kMs));
+  EXPECT_FALSE(RunUntilAlone(other, 5'000 * kMs));
+  At(other).is_filled = true;
+  EXPECT_TRUE(RunUntilAlone(one)) << "it might be one that lets the other catch up";
+  EXPECT_TRUE(RunUntilAlone(other));
+}
+
+TEST_F(AloneTest, NobodyIsAloneBesideOneThatCannotWaitOnTheGpu) {
+  const int one = Add(1.0);
+  const int other = Add(1.0);
+  const int third = Add(1.0);
+  SlotOf(third).mode.store(static_cast<std::uint32_t>(GateMode::kHost));
+  EXPECT_FALSE(RunUntilAlone(one, 5'000 * kMs));
+  EXPECT_FALSE(RunUntilAlone(other, 5'000 * kMs));
+  SlotOf(third).live.store(0);
+  board_->batch_jobs.fetch_sub(1);
+  At(third).runs = false;
+  EXPECT_TRUE(RunUntilAlone(one));
+}
+
+TEST_F(AloneTest, LatencyJobsAreNotAskedAndNotHeld) {
+  const int one = Add(1.0);
+  const int other = Add(1.0);
+  SlotOf(other).job.job_class = JobClass::kLatency;
+  EXPECT_FALSE(RunUntilAlone(one, 5'000 * kMs));
+}
+
+// What was under way when the others were stopped must not count: here it takes longer than the
+// moment would.
+TEST_F(AloneTest, ItIsNotAloneUntilTheOthersWorkIsDone) {
+  const int one = Add(1.0, 30 * kMs);
+  const int other = Add(1.0, 30 * kMs);
+  ASSERT_TRUE(RunUntilAlone(one));
+  ASSERT_TRUE(RunUntilAlone(other));
+  Run(8'000 * kMs);
+  EXPECT_NEAR(ScaleOf(one), 1, 0.05);
+  EXPECT_NEAR(ScaleOf(other), 1, 0.05);
+}
+
+// Kernels, or graphs, of 15 ms: a mark is passed but seldom.
+TEST_F(AloneTest, LongWorkIsMeasuredFromMarkToMark) {
+  const int long_one = Add(1.5, 15 * kMs, 15'000);
+  const int other = Add(1.0);
+  Run(10'000 * kMs);
+  EXPECT_NEAR(ScaleOf(long_one), 1 / 1.5, 0.07);
+  EXPECT_NEAR(ScaleOf(other), 1, 0.05);
+}
+
+// Beside work that is longer than a moment may be nothing can be known, and not much be lost.
+TEST_F(AloneTest, WhereNothingCanBeMeasuredItStaysAsPredictedAndCostsNoMore) {
+  const int one = Add(1.0);
+  const int endless = Add(1.0, 500 * kMs, 500'000);
+  Run(100'000 * kMs);
+  EXPECT_DOUBLE_EQ(ScaleOf(one), 1);
+  EXPECT_DOUBLE_EQ(ScaleOf(endless), 1);
+  EXPECT_LT(At(one).alone_ns + At(endless).alone_ns, 3'000 * kMs);
+}
+
+TEST_F(AloneTest, AQueueThatRunsDryEndsItAndTimeWithoutWorkIsNotCounted) {
+  const int one = Add(0.5);
+  const int other = Add(1.0);
+  ASSERT_TRUE(RunUntilAlone(one));
+  Run(15 * kMs);
+  At(one).is_filled = false;
+  Run(kAloneNs);
+  EXPECT_EQ(HowManyMayRun(), 2);
+  EXPECT_NEAR(ScaleOf(one), 2, 0.1) << "of the time in which it was filled";
+  At(one).is_filled = true;
+  ASSERT_TRUE(RunUntilAlone(other));
+}
+
+TEST_F(AloneTest, OneThatIsKilledWhileAloneStopsNobody) {
+  const int one = Add(1.0);
+  const int other = Add(1.0);
+  ASSERT_TRUE(RunUntilAlone(one));
+  At(one).runs = false;
+  SlotOf(one).live.store(0);  // As another's reaping leaves it.
+  Run(2 * kRoundNs);
+  EXPECT_TRUE(MayRun(other));
+  EXPECT_EQ(board_->alone_until_ns.load(), 0U);
+}
+
+TEST_F(AloneTest, OneThatIsPausedWhileAloneStopsOthersForNoLonger) {
+  const int one = Add(1.0);
+  const int other = Add(1.0);
+  ASSERT_TRUE(RunUntilAlone(one));
+  At(one).runs = false;
+  Run(kLongestAloneNs + 2 * kRoundNs);
+  EXPECT_TRUE(MayRun(other));
+  // It comes back in the middle of the other's, and leaves it alone.
+  ASSERT_TRUE(RunUntilAlone(other));
+  At(one).runs = true;
+  Advance();
+  EXPECT_TRUE(MayRun(other));
+  EXPECT_FALSE(MayRun(one));
+  Run(20'000 * kMs);
+  EXPECT_NEAR(ScaleOf(one), 1, 0.05);
+  EXPECT_NEAR(ScaleOf(other), 1, 0.05);
+}
+
+// Paused between taking the moment and stopping the others, which it does when its time is over.
+TEST_F(AloneTest, WhoIsStoppedForNobodyRunsAgainSoon) {
+  const int one = Add(1.0);
+  const int other = Add(1.0);
+  At(one).runs = false;
+  const RunBit bit = RunBitOf(slots_[static_cast<std::size_t>(one)]);
+  for (int i = 0; i < kSlots / 32; ++i) board_->may_run[i].store(i == bit.word ? bit.bit : 0);
+  ASSERT_FALSE(MayRun(other));
+  Run(2 * kRoundNs);
+  EXPECT_TRUE(MayRun(other));
+}
+
+TEST_F(AloneTest, AJobThatMovedToAnotherSlotMeasuresAnew) {
+  const int one = Add(1.0);
+  const int other = Add(1.0);
+  ASSERT_TRUE(RunUntilAlone(one));
+  // It left, and joined again, elsewhere.
+  SlotOf(one).live.store(0);
+  slots_[static_cast<std::size_t>(one)] = kFirstSlot + 7;
+  Slot& moved = SlotOf(one);
+  moved.job.job_class = JobClass::kBatch;
+  moved.pid = getpid();
+  moved.pid_namespace = OwnPidNamespace();
+  moved.start_time = StartTime(moved.pid);
+  moved.mode.store(static_cast<std::uint32_t>(GateMode::kDevice));
+  moved.live.store(1);
+  Run(3 * kRoundNs);
+  EXPECT_EQ(HowManyMayRun(), 2);
+  EXPECT_TRUE(RunUntilAlone(one));
+  EXPECT_TRUE(RunUntilAlone(other));
+}
+
+// Whatever happens, nobody is stopped for longer than a moment, and two are never alone at once.
+TEST_F(AloneTest, NobodyIsStoppedForLong) {
+  std::mt19937_64 random(31);
+  for (int round = 0; round < 40; ++round) {
+    board_ = std::make_unique<Board>();
+    for (auto& word : board_->may_run) word.store(UINT32_MAX);
+    jobs_.clear();
+    slots_.clear();
+    const int count = 2 + static_cast<int>(random() % 4);
+    for (int i = 0; i < count; ++i)
+      Add(0.25 * static_cast<double>(1 + random() % 8), random() % (8 * kMs),
+          500 + static_cast<std::uint32_t>(random() % 4'000));
+    for (int step = 0; step < 20'000; ++step) {
+      Advance();
+      if (random() % 500 == 0) {
+        Job& job = At(static_cast<int>(random() % static_cast<std::uint64_t>(count)));
+        (random() % 2 == 0 ? job.runs : job.is_filled) = random() % 3 != 0;
+      }
+      bool any_keeper = false;
+      for (const Job& job : jobs_) any_keeper = any_keeper || job.runs;
+      for (const Job& job : jobs_) {
+        if (!any_keeper || job.stopped_ns == 0) continue;
+        // A keeper that came back only just looks at its next round.
+        ASSERT_LE(now_ - job.stopped_ns, 2 * kLongestAloneNs + 3 * kRoundNs)
+            << "round " << round << ", step " << step;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace divvy::gate

@@ -1,0 +1,150 @@
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gate/gate_fixture.h"
+
+// That batch jobs share a GPU by weight, whatever their kernels are like: real processes, a
+// simulated GPU.
+
+namespace divvy::tests {
+namespace {
+
+// A job that has work for the GPU at all times.
+struct Trainer {
+  std::uint32_t weight;
+  int kernels;  // A step.
+  int us;       // A kernel.
+  int blocks;   // 32 fill the GPU.
+  bool graph = false;
+};
+
+class GateSharesTest : public GateTest {
+ protected:
+  // What part of the GPU time each got while all had all of it that they were given.
+  std::vector<double> SharesOf(const std::vector<Trainer>& trainers) {
+    std::vector<std::unique_ptr<test::RunningProgram>> programs;
+    std::vector<const gate::Slot*> slots;
+    for (const Trainer& trainer : trainers) {
+      programs.push_back(Begin(trainer));
+      EXPECT_TRUE(programs.back()->AwaitOutput("READY"));
+      slots.push_back(Joined(slots));
+      if (slots.back() == nullptr) return std::vector<double>(trainers.size(), 0);
+    }
+    EXPECT_TRUE(AwaitMeasurements(slots)) << "not all were alone three times";
+    const std::vector<double> before = GpuSeconds(trainers, slots);
+    constexpr double kSeconds = 1.5;
+    const double from = Sum(before);
+    EXPECT_TRUE(Await([&] { return Sum(GpuSeconds(trainers, slots)) > from + kSeconds; }));
+    std::vector<double> shares = GpuSeconds(trainers, slots);
+    const double all = Sum(shares) - from;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      shares[i] = (shares[i] - before[i]) / all;
+      std::printf("%s%.3f", i == 0 ? "shares " : " : ", shares[i]);
+    }
+    std::printf("\n");
+    for (const auto& program : programs) {
+      program->Signal(SIGTERM);
+      EXPECT_EQ(program->Wait().exit_status, 0);
+    }
+    return shares;
+  }
+
+  // The times of two cores that do other things too may be odd once, not three times.
+  void ExpectShares(const std::vector<Trainer>& trainers, const std::vector<double>& expected) {
+    constexpr double kWithin = 0.2;
+    bool fair = false;
+    for (int attempt = 0; attempt < 3 && !fair && !HasFailure(); ++attempt) {
+      const std::vector<double> shares = SharesOf(trainers);
+      fair = true;
+      for (std::size_t i = 0; i < shares.size(); ++i) {
+        fair = fair && shares[i] > expected[i] * (1 - kWithin) &&
+               shares[i] < expected[i] * (1 + kWithin);
+      }
+    }
+    EXPECT_TRUE(fair);
+  }
+
+ private:
+  std::unique_ptr<test::RunningProgram> Begin(const Trainer& trainer) const {
+    return Start(
+        As::kBatch,
+        {"train", "--kernels", std::to_string(trainer.kernels), "--us", std::to_string(trainer.us),
+         "--blocks", std::to_string(trainer.blocks), "--graph", trainer.graph ? "1" : "0",
+         "--stream", trainer.graph ? "own" : "default", "--secs", "60"},
+        {{"DIVVY_WEIGHT", std::to_string(trainer.weight)}});
+  }
+
+  // The one that is not among the others.
+  const gate::Slot* Joined(const std::vector<const gate::Slot*>& others) {
+    for (const gate::Slot& slot : OpenBoard()->slots) {
+      if (slot.live.load() == 0) continue;
+      bool known = false;
+      for (const gate::Slot* const other : others) known = known || other == &slot;
+      if (!known) return &slot;
+    }
+    ADD_FAILURE() << "it is not on the board";
+    return nullptr;
+  }
+
+  static bool AwaitMeasurements(const std::vector<const gate::Slot*>& slots) {
+    std::vector<std::uint64_t> last(slots.size(), 0);
+    std::vector<int> times(slots.size(), 0);
+    return Await([&] {
+      bool enough = true;
+      for (std::size_t i = 0; i < slots.size(); ++i) {
+        const std::uint64_t now = slots[i]->alone_ns.load();
+        if (now != last[i]) ++times[i];
+        last[i] = now;
+        enough = enough && times[i] >= 3;
+      }
+      return enough;
+    });
+  }
+
+  static std::vector<double> GpuSeconds(const std::vector<Trainer>& trainers,
+                                        const std::vector<const gate::Slot*>& slots) {
+    std::vector<double> seconds;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      const double launch = trainers[i].us * 1e-6 * (trainers[i].graph ? trainers[i].kernels : 1);
+      seconds.push_back(static_cast<double>(slots[i]->launches.load()) * launch);
+    }
+    return seconds;
+  }
+
+  static double Sum(const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return sum;
+  }
+};
+
+TEST_F(GateSharesTest, OfJobsWhoseKernelsFitSideBySide) {
+  ExpectShares({{200, 10, 1000, 8}, {100, 10, 1000, 8}}, {2 / 3.0, 1 / 3.0});
+}
+
+TEST_F(GateSharesTest, OfJobsThatFillTheGpu) {
+  ExpectShares({{200, 10, 1000, 32}, {100, 10, 1000, 32}}, {2 / 3.0, 1 / 3.0});
+}
+
+// Those that got little must be measured too, though their queues are hardly ever filled.
+TEST_F(GateSharesTest, OfThreeJobsThatFillTheGpu) {
+  ExpectShares({{300, 10, 1000, 32}, {200, 10, 1000, 32}, {100, 10, 1000, 32}},
+               {1 / 2.0, 1 / 3.0, 1 / 6.0});
+}
+
+TEST_F(GateSharesTest, OfShortKernelsBesideLongOnes) {
+  ExpectShares({{100, 20, 500, 32}, {100, 4, 5000, 32}}, {1 / 2.0, 1 / 2.0});
+}
+
+// Long units, each waited for: there is never more than one under way.
+TEST_F(GateSharesTest, OfGraphsBesideKernels) {
+  ExpectShares({{200, 10, 1000, 32, true}, {100, 10, 1000, 32}}, {2 / 3.0, 1 / 3.0});
+}
+
+}  // namespace
+}  // namespace divvy::tests
