@@ -82,6 +82,8 @@ if "keep" in sys.argv[2:]:
     window = part_of("wait(); t0", "out.update(n=n,p50=")
     indent = window[:len(window) - len(window.lstrip())]
     changes[window] = indent + "while windows.go_on(out):\n" + "".join(" " + line for line in window.splitlines(True))
+# In the order of their arrivals, so that what each waited for the one before it can be told.
+changes["lat.sort();"] = "out.update(latencies_ms=[round(ms, 3) for ms in lat]); lat.sort();"
 if "gpu-times" in sys.argv[2:]:
     changes["g.replay(); s.synchronize()"] = "gpu_times.around(s, g.replay)"
     changes["out.update(n=n,p50="] = "out.update(**(gpu_times.told(n) if a.graph else {}),n=n,p50="
@@ -114,29 +116,38 @@ BARS = {
 }
 
 
+# A training step takes the same whatever the window.
+ALONE_SECS = 6.0
+
+
 def run_of(infer, train, way, secs=10.0):
     name = "+".join(part for part in (infer, train) if part)
     return {"name": name, "infer": infer and LATENCY[infer], "train": train and TRAINING[train], "way": way, "secs": secs}
 
 
-def suite(name):
+def suite(name, repeats):
     """The runs, those worth most first: a lease of a GPU may end before the list does."""
     if name == "quick":
         return [run_of("graph", None, "alone", 4.0), run_of("graph", "vgg16", "tight", 4.0)]
 
-    def turns(infer, train):
-        """Three of each preset, with inference alone before them and after: so often for each of three training jobs."""
-        return [run_of(infer, None, "alone"), run_of(None, train, "alone"),
-                *(run_of(infer, train, way) for way in ("tight", "balanced") * 3), run_of(infer, None, "alone")]
+    def presets(infer, train):
+        return [run_of(infer, train, way) for way in ("tight", "balanced") for _ in range(repeats)]
 
     def others(infer, train):
         return [run_of(infer, train, way) for way in ("priority", "mps", "slice", "percent")]
 
-    # What trains the same in a row can be one process (--keep).
-    runs = [run for infer in ("graph", "eager") for train in TRAINING for run in turns(infer, train)]
+    # What is the same in a row can be one process (--keep).
+    runs = []
+    for infer in ("graph", "eager"):
+        runs.append(run_of(infer, None, "alone"))
+        for train in TRAINING:
+            # Training alone, without the gate and with it.
+            runs += [run_of(None, train, way, ALONE_SECS) for way in ("alone", "tight")] if infer == "graph" else []
+            runs += presets(infer, train)
+        runs += [run_of(infer, None, "alone")] * (repeats - 1)
     runs += [run for train in TRAINING for run in others("graph", train)]
-    # A loose SLO: three times the p99 alone; and what the gate costs a job that has the GPU to itself.
-    runs += [run_of("graph", "vgg16", "slo=16ms"), *(run_of(None, train, "tight") for train in TRAINING)]
+    # A loose SLO: three times the p99 alone.
+    runs += [run_of("graph", "vgg16", "slo=16ms")] * repeats
     return runs + [run for train in TRAINING for run in others("eager", train)]
 
 
@@ -494,7 +505,7 @@ def line_of(results):
 
 def run_all(args):
     args.divvy = args.divvy and os.path.abspath(args.divvy)
-    runs = [parse_run(text) for text in args.runs] if args.runs else suite(args.suite)
+    runs = [parse_run(text) for text in args.runs] if args.runs else suite(args.suite, args.repeats)
     runs = left_of(runs, args.out) if args.resume else runs
     servers = Servers(args)
     awake = Awake() if args.awake else None
@@ -545,7 +556,11 @@ def print_table(args):
                     key = (result["name"], result["way"], result["secs"], kind)
                     found.setdefault(key, []).append(result[kind][figure])
     middle = {key: median(values) for key, values in found.items()}
-    # Ratios are to windows of the same length: these have the same arrivals, and p99 depends on them.
+    # Inference's ratios are to windows of the same length: these have the same arrivals, and p99 depends on them.
+    trained = {}
+    for (name, way, _, kind), values in found.items():
+        if (way, kind) == ("alone", "train"):
+            trained.setdefault(name, []).extend(values)
     print("| inference + training | way | s | runs | p99 ms | / alone | training ms | / alone | bars |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name, way, secs in sorted({key[:3] for key in found}, key=lambda key: (key[0].count("+"), *key)):
@@ -556,7 +571,8 @@ def print_table(args):
         cells = [name, way, f"{secs:g}", str(runs)]
         ratios = []
         for kind, part in (("infer", infer), ("train", train)):
-            value, alone = middle.get((name, way, secs, kind)), middle.get((part, "alone", secs, kind))
+            value = middle.get((name, way, secs, kind))
+            alone = middle.get((part, "alone", secs, kind)) if kind == "infer" else part in trained and median(trained[part])
             ratios.append(value / alone if value and alone else None)
             cells += [f"{value:.2f}" if value else "", f"{ratios[-1]:.3f}" if ratios[-1] else ""]
         bars = BARS.get((infer, way.partition("+")[0]), {}).get(train)
@@ -572,6 +588,7 @@ def main():
     run.add_argument("--divvy", help="the divvy program, for the gate's ways")
     run.add_argument("--out", required=True, help="results are appended, one JSON object a line")
     run.add_argument("--suite", choices=("gate", "quick"), default="gate")
+    run.add_argument("--repeats", type=int, default=3, help="of each preset in the suite")
     run.add_argument("--runs", nargs="+", metavar="NAME:WAY[:SECONDS]", help="these instead of a suite")
     run.add_argument("--resume", action="store_true", help="not those again whose results are in the file")
     run.add_argument("--scratch", default="/tmp")
