@@ -46,6 +46,7 @@ struct InitOptions : FileOptions {
   std::string gpus;
   bool force = false;
   bool needs_reset = false;
+  device::nvml::ComputeMode compute_mode = device::nvml::kComputeDefault;
   bool cuda = false;
 };
 
@@ -60,6 +61,13 @@ void AddInit(CLI::App& app, ExitStatus& status) {
       ->type_name("LIST");
   command->add_flag("--needs-reset", options->needs_reset,
                     "MIG mode changes wait for a reboot, as in a pass-through VM");
+  static const std::map<std::string, device::nvml::ComputeMode> kModes = {
+      {"default", device::nvml::kComputeDefault},
+      {"exclusive-process", device::nvml::kComputeExclusiveProcess},
+      {"prohibited", device::nvml::kComputeProhibited}};
+  command->add_option("--compute-mode", options->compute_mode, "Which programs may use them")
+      ->transform(CLI::CheckedTransformer(kModes).description(""))
+      ->type_name("default|exclusive-process|prohibited");
   command->add_flag(
       "--cuda", options->cuda,
       "They are the simulated CUDA driver's: with DIVVY_CUDA_SIM set, NVML tells what "
@@ -68,7 +76,10 @@ void AddInit(CLI::App& app, ExitStatus& status) {
   command->callback([options, &status] {
     auto state = sim::ParseGpuSpec(options->gpus);
     if (!state) return Report(Fail(state.error()), status);
-    for (sim::Gpu& gpu : state->gpus) gpu.needs_reset = options->needs_reset;
+    for (sim::Gpu& gpu : state->gpus) {
+      gpu.needs_reset = options->needs_reset;
+      gpu.compute_mode = options->compute_mode;
+    }
     if (options->cuda) {
       if (const auto named = sim::NameAfterCuda(*state); !named) {
         return Report(Fail(named.error()), status);

@@ -18,6 +18,7 @@ namespace {
 
 using device::GpuState;
 using device::NodeState;
+using device::nvml::ComputeMode;
 
 std::vector<JobGpu> InstancesOf(const GpuState& gpu) {
   std::vector<JobGpu> instances;
@@ -109,6 +110,16 @@ GpuChoice ChooseOnly(const NodeState& node) {
   return {{}, fmt::format("GPU {} is cut by MIG; choose an instance with --gpu", gpu.index)};
 }
 
+// By the words of `wanted` and `visible`, of which one at most is given.
+Result<GpuChoice> ChooseOn(const NodeState& node, const std::string& wanted, const char* visible) {
+  if (!wanted.empty()) {
+    auto found = Find(node, wanted);
+    if (!found) return Fail(found.error().code, "--gpu: " + found.error().message);
+    return GpuChoice{*std::move(found), {}};
+  }
+  return visible != nullptr ? ChooseVisible(node, visible) : ChooseOnly(node);
+}
+
 // Without NVML words are taken as they are; whether they are right shows when CUDA
 // starts.
 JobGpu Unchecked(const std::string& word) {
@@ -133,11 +144,19 @@ Result<GpuChoice> ChooseGpu(const std::string& wanted, const char* visible,
     const std::string word = !wanted.empty() ? wanted : set ? several : "0";
     return GpuChoice{Unchecked(word), {}};
   }
-  if (set) return ChooseVisible(*node, several);
-  if (wanted.empty()) return ChooseOnly(*node);
-  auto found = Find(*node, wanted);
-  if (!found) return Fail(found.error().code, "--gpu: " + found.error().message);
-  return GpuChoice{*std::move(found), {}};
+  auto choice = ChooseOn(*node, wanted, set ? visible : nullptr);
+  if (!choice || !choice->gpu) return choice;
+  JobGpu& gpu = *choice->gpu;
+  const ComputeMode mode = device::ReadComputeMode(**library, gpu.id);
+  if (mode == ComputeMode::kComputeProhibited) {
+    return Fail(ErrorCode::kFailedPrecondition,
+                fmt::format("{} is in compute mode prohibited: no CUDA program can use it until an "
+                            "administrator sets another (nvidia-smi -c DEFAULT)",
+                            gpu.label));
+  }
+  gpu.exclusive =
+      mode == ComputeMode::kComputeExclusiveProcess || mode == ComputeMode::kComputeExclusiveThread;
+  return choice;
 }
 
 }  // namespace divvy::app

@@ -13,6 +13,8 @@ struct JobGpu {
   // PCI address, or a UUID that nobody has checked.
   std::string id;
   std::string label;  // For people: "GPU 0", "GPU 0, MIG-...".
+  // One process at a time may use it: in compute mode exclusive-process.
+  bool exclusive = false;
 
   bool has_uuid() const { return !id.empty() && id.front() > '9'; }
 };
@@ -27,8 +29,9 @@ struct GpuChoice {
 // beginning; empty if not given), `visible` is CUDA_VISIBLE_DEVICES (null if unset) and
 // `nvml` the library to ask. Without `wanted` the job runs where it would without Divvy,
 // which need not be one GPU.
-//   kNotFound         --gpu names none, or several, of this node's GPUs;
-//   kInvalidArgument  --gpu names a GPU that is cut into MIG instances.
+//   kNotFound            --gpu names none, or several, of this node's GPUs;
+//   kInvalidArgument     --gpu names a GPU that is cut into MIG instances;
+//   kFailedPrecondition  the GPU is in compute mode prohibited.
 [[nodiscard]] Result<GpuChoice> ChooseGpu(const std::string& wanted, const char* visible,
                                           const std::string& nvml);
 

@@ -88,7 +88,9 @@ void UseMps(const RunOptions& options, const GpuChoice& choice, const std::strin
     sharing.line = fmt::format("MPS (this node's daemon at {}, used as it is)", PipeOfNode());
     return;
   }
-  if (options.apart) return StayApart(options, choice, sharing);
+  // In exclusive mode either MPS' server has the GPU, with all jobs, or this one alone.
+  const bool only_by_mps = program && choice.gpu && choice.gpu->exclusive;
+  if (options.apart && !only_by_mps) return StayApart(options, choice, sharing);
   if (!program) return TakeTurns(options, "nvidia-cuda-mps-control is not on PATH", sharing);
   if (!choice.gpu) return TakeTurns(options, choice.why_none, sharing);
   auto use = MpsUse::Begin(*choice.gpu, *program, gate);
@@ -106,6 +108,11 @@ void UseMps(const RunOptions& options, const GpuChoice& choice, const std::strin
       choice.gpu->has_uuid() ? choice.gpu->id : std::string("0");
   sharing.line = fmt::format("MPS (daemon of {} {})", choice.gpu->label,
                              use->started() ? "started" : "joined");
+  if (options.apart) {
+    sharing.line += fmt::format(
+        ": {} is in compute mode exclusive-process, which has no room for time slices beside it",
+        choice.gpu->label);
+  }
   sharing.mps = *std::move(use);
 }
 
@@ -138,6 +145,10 @@ Result<Sharing> ShareGpu(const RunOptions& options, const std::string& nvml,
     sharing.line = fmt::format("MPS ({}={} was set already: used as it is)", kPipeVariable, pipe);
   } else {
     UseMps(options, choice, gate, sharing);
+  }
+  if (!sharing.by_mps && choice.gpu && choice.gpu->exclusive) {
+    sharing.line += fmt::format("; {} is in compute mode exclusive-process: nobody else can use it",
+                                choice.gpu->label);
   }
   return sharing;
 }

@@ -288,6 +288,16 @@ Result<GpuState> ReadGpu(const NvmlLibrary& nvml, const std::string& uuid) {
   return ReadDevice(nvml, device);
 }
 
+nvml::ComputeMode ReadComputeMode(const NvmlLibrary& nvml, const std::string& uuid) {
+  const NvmlFunctions& f = nvml.functions();
+  nvml::Device device = nullptr;
+  nvml::ComputeMode mode = nvml::kComputeDefault;
+  const bool known = f.nvmlDeviceGetComputeMode != nullptr &&
+                     f.nvmlDeviceGetHandleByUUID(uuid.c_str(), &device) == nvml::kSuccess &&
+                     f.nvmlDeviceGetComputeMode(device, &mode) == nvml::kSuccess;
+  return known ? mode : nvml::kComputeDefault;
+}
+
 Result<std::vector<nvml::ComputeInstanceProfileInfo>> ReadComputeProfiles(
     const NvmlLibrary& nvml, nvml::GpuInstance instance) {
   const NvmlFunctions& f = nvml.functions();

@@ -104,6 +104,10 @@ struct NodeState {
 // The same for one GPU. kNotFound when there is none with this UUID.
 [[nodiscard]] Result<GpuState> ReadGpu(const NvmlLibrary& nvml, const std::string& uuid);
 
+// Which programs may use the whole GPU with this UUID. Any, as far as NVML does not say otherwise;
+// a GPU that is cut does not.
+[[nodiscard]] nvml::ComputeMode ReadComputeMode(const NvmlLibrary& nvml, const std::string& uuid);
+
 // The compute instance profiles that fit a GPU instance, in NVML's order.
 [[nodiscard]] Result<std::vector<nvml::ComputeInstanceProfileInfo>> ReadComputeProfiles(
     const NvmlLibrary& nvml, nvml::GpuInstance instance);

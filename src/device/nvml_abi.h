@@ -47,6 +47,14 @@ enum Return : unsigned {
   kUnknown = 999,
 };
 
+// Which programs may use a GPU.
+enum ComputeMode : unsigned {
+  kComputeDefault = 0,
+  kComputeExclusiveThread = 1,  // Of old drivers.
+  kComputeProhibited = 2,
+  kComputeExclusiveProcess = 3,
+};
+
 inline constexpr unsigned kMigDisable = 0;
 inline constexpr unsigned kMigEnable = 1;
 inline constexpr unsigned kGpuInstanceProfileCount = 18;

@@ -42,6 +42,7 @@ bool FindCore(void* library, NvmlFunctions& f) {
 }
 
 void FindOptional(void* library, NvmlFunctions& f) {
+  Find(library, "nvmlDeviceGetComputeMode", f.nvmlDeviceGetComputeMode);
   Find(library, "nvmlDeviceGetMigMode", f.nvmlDeviceGetMigMode);
   Find(library, "nvmlDeviceSetMigMode", f.nvmlDeviceSetMigMode);
   Find(library, "nvmlDeviceGetGpuInstanceProfileInfo", f.nvmlDeviceGetGpuInstanceProfileInfo);

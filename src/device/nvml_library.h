@@ -29,6 +29,7 @@ struct NvmlFunctions {
   Return (*nvmlDeviceGetMemoryInfo)(Device device, nvml::Memory* memory);
 
   // Optional, since a driver may be too old for MIG or for one form of a call.
+  Return (*nvmlDeviceGetComputeMode)(Device device, nvml::ComputeMode* mode);
   Return (*nvmlDeviceGetMigMode)(Device device, unsigned* current, unsigned* pending);
   Return (*nvmlDeviceSetMigMode)(Device device, unsigned mode, Return* activation);
   Return (*nvmlDeviceGetGpuInstanceProfileInfo)(Device device, unsigned profile,

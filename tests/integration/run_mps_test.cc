@@ -224,6 +224,38 @@ TEST_F(RunMpsTest, JobThatIsApartComesToTheGpuOfTheDaemon) {
   ExpectNothingLeft();
 }
 
+TEST_F(RunMpsTest, WhereOneProcessMayUseTheGpuAllJobsAreClients) {
+  environment_["DIVVY_NVML"] = NVML_SIM_LIBRARY;
+  node_.Sim("init", {"--gpus", "H200-141GB", "--compute-mode", "exclusive-process"});
+  for (const char* const job_class : {"latency", "batch"}) {
+    const Finished done = Run({"--class", job_class}, kHowItShares);
+    EXPECT_THAT(done.out, AllOf(StartsWith("none 1 "), HasSubstr("/pipe "))) << job_class;
+    EXPECT_EQ(CountOf(done.err, "exclusive-process"), job_class[0] == 'l' ? 1 : 0) << done.err;
+  }
+  // Nobody shares it otherwise, and that is said.
+  const std::string alone = "GPU 0 is in compute mode exclusive-process: nobody else can use it";
+  const Finished refused = Run({"--class", "latency", "--no-mps", "--gpu", "0"}, kHowItShares);
+  EXPECT_EQ(refused.out, "1 none /nonexistent none\n");
+  EXPECT_THAT(refused.err, HasSubstr(alone));
+  environment_["PATH"] = "/usr/bin:/bin";
+  EXPECT_EQ(Run({"--class", "latency"}, kHowItShares).out, "1 none /nonexistent none\n");
+  for (const char* const job_class : {"latency", "batch"}) {
+    EXPECT_THAT(Run({"--class", job_class}, "true").err, HasSubstr(alone)) << job_class;
+  }
+  ExpectNothingLeft();
+}
+
+TEST_F(RunMpsTest, GpuThatNobodyMayUseIsRefused) {
+  environment_["DIVVY_NVML"] = NVML_SIM_LIBRARY;
+  node_.Sim("init", {"--gpus", "H200-141GB", "--compute-mode", "prohibited"});
+  const Finished done = Run({"--class", "batch"}, "echo ran");
+  EXPECT_NE(done.exit_status, 0);
+  EXPECT_EQ(done.out, "");
+  EXPECT_THAT(done.err, HasSubstr("GPU 0 is in compute mode prohibited"));
+  EXPECT_EQ(Run({"--class", "batch", "--no-mps"}, "echo ran").out, "ran\n");
+  ExpectNothingLeft();
+}
+
 TEST_F(RunMpsTest, JobIsAClientOfItsGpusDaemonByItsClass) {
   const std::string pipe = node_.Path("run") + "/divvy/mps-0/pipe";
   const Finished latency =

@@ -58,6 +58,20 @@ TEST_F(DeviceTest, AreFoundByIndexUuidAndBus) {
   EXPECT_EQ(number, 1U);
 }
 
+TEST_F(DeviceTest, ComputeModeIsOfWholeGpus) {
+  Start("H200-141GB");
+  nvml::ComputeMode mode = nvml::kComputeProhibited;
+  ASSERT_EQ(nvml_.compute_mode(Gpu0(), &mode), nvml::kSuccess);
+  EXPECT_EQ(mode, nvml::kComputeDefault);
+  Edit([](State& state) { state.gpus[0].compute_mode = nvml::kComputeExclusiveProcess; });
+  ASSERT_EQ(nvml_.compute_mode(Gpu0(), &mode), nvml::kSuccess);
+  EXPECT_EQ(mode, nvml::kComputeExclusiveProcess);
+  EXPECT_EQ(nvml_.compute_mode(Gpu0(), nullptr), nvml::kInvalidArgument);
+  EXPECT_EQ(nvml_.compute_mode(nullptr, &mode), nvml::kInvalidArgument);
+  Edit([](State& state) { state.gpus[0].mig = state.gpus[0].mig_pending = true; });
+  EXPECT_EQ(nvml_.compute_mode(Gpu0(), &mode), nvml::kNotSupported);
+}
+
 TEST_F(DeviceTest, NamesSayThatTheyAreSimulated) {
   Start("H200-141GB+mig");
   char name[nvml::kNameBufferSize];

@@ -12,6 +12,7 @@ constexpr std::string_view kFunctions[] = {
     "nvmlDeviceCreateGpuInstanceWithPlacement"sv,
     "nvmlDeviceGetAttributes_v2"sv,
     "nvmlDeviceGetComputeInstanceId"sv,
+    "nvmlDeviceGetComputeMode"sv,
     "nvmlDeviceGetComputeRunningProcesses"sv,
     "nvmlDeviceGetComputeRunningProcesses_v2"sv,
     "nvmlDeviceGetComputeRunningProcesses_v3"sv,

@@ -36,6 +36,7 @@ void LoadDeviceFunctions(void* library, NvmlClient& nvml) {
   Load(library, "nvmlDeviceGetUUID", nvml.uuid);
   Load(library, "nvmlDeviceGetName", nvml.name);
   Load(library, "nvmlDeviceGetIndex", nvml.index);
+  Load(library, "nvmlDeviceGetComputeMode", nvml.compute_mode);
   Load(library, "nvmlDeviceGetMinorNumber", nvml.minor_number);
   Load(library, "nvmlDeviceGetMemoryInfo", nvml.memory);
   Load(library, "nvmlDeviceGetMemoryInfo_v2", nvml.memory_v2);

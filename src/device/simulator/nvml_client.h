@@ -35,6 +35,7 @@ struct NvmlClient {
   decltype(&nvmlDeviceGetUUID) uuid;
   decltype(&nvmlDeviceGetName) name;
   decltype(&nvmlDeviceGetIndex) index;
+  decltype(&nvmlDeviceGetComputeMode) compute_mode;
   decltype(&nvmlDeviceGetMinorNumber) minor_number;
   decltype(&nvmlDeviceGetPciInfo_v3) pci_info;
   decltype(&nvmlDeviceGetMemoryInfo) memory;

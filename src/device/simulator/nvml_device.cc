@@ -185,6 +185,17 @@ nvml::Return nvmlDeviceGetIndex(nvml::Device device, unsigned* index) noexcept {
   });
 }
 
+// In MIG mode it is the instances that have one, which the simulator does not know.
+nvml::Return nvmlDeviceGetComputeMode(nvml::Device device, nvml::ComputeMode* mode) noexcept {
+  return Query(__func__, [&](Call& call) {
+    const auto target = FindDevice(call.state(), device);
+    if (!target || mode == nullptr) return nvml::kInvalidArgument;
+    if (target->gpu->mig) return nvml::kNotSupported;
+    *mode = target->gpu->compute_mode;
+    return nvml::kSuccess;
+  });
+}
+
 nvml::Return nvmlDeviceGetMinorNumber(nvml::Device device, unsigned* minor) noexcept {
   return Query(__func__, [&](Call& call) {
     const auto target = FindDevice(call.state(), device);

@@ -34,6 +34,7 @@ nvml::Return nvmlDeviceGetHandleByUUID(const char* uuid, nvml::Device* device) n
 nvml::Return nvmlDeviceGetUUID(nvml::Device device, char* uuid, unsigned length) noexcept;
 nvml::Return nvmlDeviceGetName(nvml::Device device, char* name, unsigned length) noexcept;
 nvml::Return nvmlDeviceGetIndex(nvml::Device device, unsigned* index) noexcept;
+nvml::Return nvmlDeviceGetComputeMode(nvml::Device device, nvml::ComputeMode* mode) noexcept;
 nvml::Return nvmlDeviceGetMinorNumber(nvml::Device device, unsigned* minor) noexcept;
 nvml::Return nvmlDeviceGetPciInfo_v3(nvml::Device device, nvml::PciInfo* pci) noexcept;
 nvml::Return nvmlDeviceGetMemoryInfo(nvml::Device device, nvml::Memory* memory) noexcept;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "device/nvml_abi.h"
 #include "gpu/gpu_model.h"
 #include "gpu/mig_layout.h"
 
@@ -55,6 +56,7 @@ struct Gpu {
   bool mig = false;
   bool mig_pending = false;
   bool needs_reset = false;  // A mode change waits for a reboot, as in a pass-through VM.
+  nvml::ComputeMode compute_mode = nvml::kComputeDefault;
   std::vector<GpuInstance> instances = {};  // By id.
   std::vector<Process> processes = {};
 

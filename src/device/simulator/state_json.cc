@@ -25,6 +25,11 @@ constexpr std::pair<ProcessKind, const char*> kKinds[] = {{ProcessKind::kCompute
                                                           {ProcessKind::kGraphics, "graphics"},
                                                           {ProcessKind::kMps, "mps"}};
 
+// That which most GPUs have is not written down.
+constexpr std::pair<nvml::ComputeMode, const char*> kComputeModes[] = {
+    {nvml::kComputeExclusiveProcess, "exclusive-process"},
+    {nvml::kComputeProhibited, "prohibited"}};
+
 Json ToJson(const GpuInstance& instance, const gpu::GpuModel& model) {
   Json compute_instances = Json::array();
   for (const ComputeInstance& compute : instance.compute_instances) {
@@ -58,13 +63,17 @@ Json ToJson(const Gpu& gpu) {
   }
   Json processes = Json::array();
   for (const Process& process : gpu.processes) processes.push_back(ToJson(process));
-  return {{"model", gpu.model->name},
-          {"uuid", gpu.uuid},
-          {"mig", gpu.mig},
-          {"mig_pending", gpu.mig_pending},
-          {"needs_reset", gpu.needs_reset},
-          {"instances", instances},
-          {"processes", processes}};
+  Json json = {{"model", gpu.model->name},
+               {"uuid", gpu.uuid},
+               {"mig", gpu.mig},
+               {"mig_pending", gpu.mig_pending},
+               {"needs_reset", gpu.needs_reset},
+               {"instances", instances},
+               {"processes", processes}};
+  for (const auto& [mode, name] : kComputeModes) {
+    if (gpu.compute_mode == mode) json["compute_mode"] = name;
+  }
+  return json;
 }
 
 // Takes values out of JSON and remembers the first thing that was wrong; after
@@ -266,15 +275,26 @@ void CheckGpu(Reader& reader, const Gpu& gpu, const std::string& where) {
   }
 }
 
+nvml::ComputeMode ReadComputeMode(Reader& reader, const Json& json, const std::string& where) {
+  if (!json.is_object() || !json.contains("compute_mode")) return nvml::kComputeDefault;
+  const std::string text = reader.String(json, where, "compute_mode");
+  for (const auto& [mode, name] : kComputeModes) {
+    if (text == name) return mode;
+  }
+  reader.Blame(fmt::format("{}.compute_mode must be exclusive-process or prohibited", where));
+  return nvml::kComputeDefault;
+}
+
 Gpu ReadGpu(Reader& reader, const Json& json, const std::string& where) {
-  reader.ExpectKeys(
-      json, where,
-      {"model", "uuid", "mig", "mig_pending", "needs_reset", "instances", "processes"});
+  reader.ExpectKeys(json, where,
+                    {"model", "uuid", "mig", "mig_pending", "needs_reset", "compute_mode",
+                     "instances", "processes"});
   Gpu gpu{&gpu::Catalogue().front(),
           reader.String(json, where, "uuid"),
           reader.Bool(json, where, "mig"),
           reader.Bool(json, where, "mig_pending"),
           reader.Bool(json, where, "needs_reset"),
+          ReadComputeMode(reader, json, where),
           {},
           {}};
   const auto model = gpu::FindGpuModel(reader.String(json, where, "model"));

@@ -21,6 +21,7 @@ State Example() {
   request.memory_mib = 12;
   EXPECT_TRUE(StartProcess(*state, request));
   state->faults = "nvmlInit@2=kill";
+  state->gpus[2].compute_mode = nvml::kComputeExclusiveProcess;
   return *state;
 }
 
@@ -68,6 +69,7 @@ TEST(StateJsonTest, DamageIsNamed) {
       {"\"uuid\": \"MIG-", "\"uuid\": \"GIM-", "GIM-"},
       {"\"gpu_instance\": 2", "\"gpu_instance\": 3", "process 1001"},
       {"\"kind\": \"compute\"", "\"kind\": \"toy\"", "kind"},
+      {"\"exclusive-process\"", "\"default\"", "gpus[2].compute_mode"},
       {"\"pid\": 1001", "\"pid\": 99999999999", "pid"},
   };
   for (const auto& [from, to, problem] : kCases) {
