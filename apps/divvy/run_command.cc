@@ -125,7 +125,8 @@ time slices of its own: the GPU interrupts batch kernels in their middle for it.
 and such a job with --mps or --sm-percent, share by MPS, if nvidia-cuda-mps-control is on
 PATH: a daemon of our own for the GPU is started with the first of them, looked after, and
 ended with the last. Otherwise they take turns. A daemon that the node or the user has is
-used by all as it is, but for --no-mps. A line says which it is, and why.
+used by all as it is, but for --no-mps. So is ours on a GPU in compute mode
+exclusive-process. A line says which it is, and why.
 
 Signals are passed on, and the exit status is the job's. If 'divvy run' itself is killed,
 all processes of the job are too. Processes that a job leaves behind when it ends by itself

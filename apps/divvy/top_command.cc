@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr Duration kLeastInterval = std::chrono::milliseconds(10);
+constexpr Duration kBetweenQuestions = std::chrono::seconds(10);
 
 struct TopOptions {
   bool once = false;
@@ -50,11 +51,11 @@ GpuNames ReadNames(const std::string& nvml) {
   for (const device::GpuState& gpu : node->gpus) {
     const int index = static_cast<int>(gpu.index);
     const std::string label = fmt::format("GPU {}  {}", index, gpu.name);
-    names[HexOf(gpu.uuid)] = {label, index, gpu.name, gpu.uuid};
+    names[HexOf(gpu.uuid)] = {label, index, gpu.name, gpu.uuid, gpu.processes};
     for (const device::GpuInstanceState& instance : gpu.instances) {
       for (const auto& compute : instance.compute) {
         names[HexOf(compute.uuid)] = {fmt::format("{}  {}", label, compute.uuid), index, gpu.name,
-                                      compute.uuid};
+                                      compute.uuid, instance.processes};
       }
     }
   }
@@ -129,10 +130,10 @@ class Top {
 
   std::string Draw(const std::vector<BoardReading>& before, const std::vector<BoardReading>& now) {
     const std::vector<GpuRates> gpus = RatesOf(before, now);
-    // Asking NVML takes its time: only when there is something to be named, and once.
-    if (!gpus.empty() && !named_) {
+    // Asking NVML takes its time, and the driver's: only when there is something to be named.
+    if (!gpus.empty() && Clock::now() >= ask_at_) {
       names_ = ReadNames(invocation_.nvml);
-      named_ = true;
+      ask_at_ = Clock::now() + kBetweenQuestions;
     }
     if (options_.format == OutputFormat::kJson) {
       json document = TopJson(gpus, names_);
@@ -150,7 +151,7 @@ class Top {
   Duration interval_;
   const Invocation& invocation_;
   GpuNames names_;
-  bool named_ = false;
+  Clock::time_point ask_at_;
   std::vector<std::string> notes_;
 };
 
@@ -178,6 +179,7 @@ Shows the jobs that 'divvy run' has running on this node's GPUs for this user.
   GPU      predicted GPU time of what it launched, by the time that passed
   CLOSED   how much of the time it kept the gate closed; MARK/S: waits put into streams
   RESCUED  how often somebody else had to open a gate that was left closed
+Under each GPU: the time slices of MPS' server, and who else has the GPU, past the gate (every 10 s).
 Looks only: no job notices it.
 
 Examples:

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text_safety.h"
 #include "base/yaml_reader.h"
 #include "table.h"
 
@@ -146,6 +147,27 @@ json ServerJson(const JobReading& server) {
   return {{"pid", server.pid}, {"slice_us", server.slice_us == 0 ? json() : json(server.slice_us)}};
 }
 
+std::string PastTheGateLine(const std::vector<device::GpuProcess>& processes) {
+  std::string text;
+  for (const device::GpuProcess& process : processes) {
+    text += fmt::format("{}{} {}", text.empty() ? "not under the gate: " : ", ", process.pid,
+                        process.name.empty() ? "?" : Quoted(process.name));
+    if (process.memory_bytes) text += fmt::format(" ({} GiB)", InGib(*process.memory_bytes));
+  }
+  return text.empty() ? text : text + "\n";
+}
+
+json PastTheGateJson(const std::vector<device::GpuProcess>& processes) {
+  json array = json::array();
+  for (const device::GpuProcess& process : processes) {
+    array.push_back(
+        {{"pid", process.pid},
+         {"name", process.name},
+         {"memory_bytes", process.memory_bytes ? json(*process.memory_bytes) : json()}});
+  }
+  return array;
+}
+
 bool Fits(const std::string& table, std::size_t columns) {
   for (std::size_t begin = 0; begin < table.size();) {
     const std::size_t end = table.find('\n', begin);
@@ -175,6 +197,24 @@ std::vector<GpuRates> RatesOf(const std::vector<BoardReading>& before,
   return gpus;
 }
 
+std::vector<device::GpuProcess> PastTheGate(const GpuRates& gpu,
+                                            const std::vector<device::GpuProcess>& processes) {
+  std::vector<device::GpuProcess> others;
+  bool comparable = false;
+  for (const device::GpuProcess& process : processes) {
+    const auto is_same = [&](int pid) { return std::cmp_equal(pid, process.pid); };
+    const bool is_job =
+        std::ranges::any_of(gpu.jobs, is_same, [](const JobRates& job) { return job.now.pid; });
+    comparable = comparable || is_job;
+    if (is_job || std::ranges::any_of(gpu.servers, is_same, &JobReading::pid) ||
+        process.name == "nvidia-cuda-mps-server")
+      continue;
+    others.push_back(process);
+  }
+  if (!comparable) others.clear();
+  return others;
+}
+
 std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names,
                      std::size_t columns) {
   if (gpus.empty()) return "nobody runs under the gate here\n";
@@ -195,6 +235,7 @@ std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names,
     }
     text += table;
     for (const JobReading& server : gpu.servers) text += ServerLine(server);
+    if (known != names.end()) text += PastTheGateLine(PastTheGate(gpu, known->second.processes));
   }
   return text;
 }
@@ -213,6 +254,9 @@ json TopJson(const std::vector<GpuRates>& gpus, const GpuNames& names) {
     for (const JobRates& job : gpu.jobs) entry["jobs"].push_back(JobJson(job));
     entry["mps_servers"] = json::array();
     for (const JobReading& server : gpu.servers) entry["mps_servers"].push_back(ServerJson(server));
+    const std::vector<device::GpuProcess> none;
+    entry["not_under_the_gate"] =
+        PastTheGateJson(PastTheGate(gpu, known == names.end() ? none : known->second.processes));
     array.push_back(std::move(entry));
   }
   return {{"gpus", std::move(array)}};

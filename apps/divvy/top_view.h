@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "device/node.h"
 #include "top_boards.h"
 
 namespace divvy::app {
@@ -27,14 +28,21 @@ struct GpuRates {
   std::vector<JobReading> servers;  // Those of MPS.
 };
 
-// What a GPU is called: by UUID in hex digits.
+// What NVML knows of a GPU: by UUID in hex digits.
 struct GpuName {
   std::string label;  // "GPU 0  NVIDIA H200".
   int index = -1;     // -1 if unknown.
   std::string name;
   std::string uuid;
+  std::vector<device::GpuProcess> processes;
 };
 using GpuNames = std::map<std::string, GpuName>;
+
+// The processes of a GPU that are neither jobs nor MPS' servers, and so have its time whatever the
+// gate does. None if no job is among `processes`: then these are counted otherwise, as in a
+// container.
+[[nodiscard]] std::vector<device::GpuProcess> PastTheGate(
+    const GpuRates& gpu, const std::vector<device::GpuProcess>& processes);
 
 // Jobs that were there at `before` count from then, others from their start.
 [[nodiscard]] std::vector<GpuRates> RatesOf(const std::vector<BoardReading>& before,

@@ -197,6 +197,22 @@ TEST_F(TopTest, GpusGoByTheirNamesWhereNvmlKnowsThem) {
   EXPECT_EQ(json::parse(Top({"--once", "-o", "json"}).out).at("gpus").at(0).at("uuid"), given);
 }
 
+TEST_F(TopTest, WhoHasTheGpuPastTheGateIsNamed) {
+  Join(gate::JobClass::kBatch, "job");
+  environment_["DIVVY_NVML"] = NVML_SIM_LIBRARY;
+  node_.Sim("init", {"--gpus", "H200-141GB"});
+  node_.Sim("start", {"--pid", "4242", "--name", "rogue.py", "--memory", "1GiB"});
+  node_.Sim("start", {"--pid", "4243", "--name", "nvidia-cuda-mps-server"});
+  EXPECT_THAT(Top({"--once"}).out, Not(HasSubstr("not under the gate")))
+      << "the job is not in the list, so its pids are not ours";
+  node_.Sim("start", {"--pid", std::to_string(getpid())});
+  EXPECT_THAT(Top({"--once"}).out, HasSubstr("\nnot under the gate: 4242 'rogue.py' (1 GiB)\n"));
+  const json others =
+      json::parse(Top({"--once", "-o", "json"}).out).at("gpus").at(0).at("not_under_the_gate");
+  EXPECT_EQ(others,
+            json::parse(R"([{"pid": 4242, "name": "rogue.py", "memory_bytes": 1073741824}])"));
+}
+
 TEST_F(TopTest, GoesOnUntilASignalAndLeavesTheTerminalAsItWas) {
   Join(gate::JobClass::kBatch, "job");
   RunningProgram lines({DIVVY_PATH, "top", "--interval", "20ms", "-o", "json"}, environment_);
