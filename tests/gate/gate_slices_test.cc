@@ -193,17 +193,18 @@ std::int64_t KernelsIn(const std::vector<nlohmann::json>& stats) {
 }
 
 TEST_F(GateSlicesTest, GpuIsHeldAfterGraphsUnlessTheWholeContextIsWaitedFor) {
-  const auto kernels_beyond_its_own = [&](const std::string& sync) {
+  const auto kernels_beyond_its_own = [&](const std::string& sync, const std::string& protect) {
     const test::Finished served =
         Run(As::kLatency,
             {"infer", "--kernels", "2", "--us", "2000", "--rate", "100", "--requests", "50",
              "--graph", "1", "--stream", "own", "--sync", sync},
-            Apart());
+            Apart({{"DIVVY_PROTECT", protect}}));
     EXPECT_EQ(ResultOf(served)["errors"], 0) << served.err;
     return KernelsIn(Stats()) - 2 * static_cast<std::int64_t>(CoverageIn(served.err).graphs);
   };
-  EXPECT_GT(kernels_beyond_its_own("stream"), 10);
-  EXPECT_LT(kernels_beyond_its_own("ctx"), 10);
+  EXPECT_GT(kernels_beyond_its_own("stream", "tight"), 10);
+  EXPECT_GT(kernels_beyond_its_own("stream", "balanced"), 10);
+  EXPECT_LT(kernels_beyond_its_own("ctx", "tight"), 10);
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ bool PlanHold(GpuState& gpu, std::uint64_t now_ns) {
   gpu.hold_asked = request;
   const std::uint64_t usual = gpu.usual_request_ns.load(std::memory_order_relaxed);
   const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
-  if (!gpu.hold_wanted || RestNs(tuning, usual, /*apart=*/true) < kApartRestNs) return false;
+  if (!gpu.hold_wanted || RestNs(tuning, usual, /*apart=*/true) == 0) return false;
   const std::uint64_t end = gpu.request_start_ns.load(std::memory_order_relaxed) + usual;
   const std::uint64_t lead = std::clamp(usual / 8, kShortestLeadNs, kLongestLeadNs);
   gpu.hold_at_ns.store(end > now_ns + lead ? end - lead : now_ns, std::memory_order_relaxed);
