@@ -14,9 +14,12 @@ SMs); tight, balanced, off and slo=20ms (through `divvy run`; `+mps` with infere
 MPS for both, `+sm=92` with training at 92 % of the SMs, so that a few are free at once, `+connections=1` with training
 that has CUDA_DEVICE_MAX_CONNECTIONS of 1).
 
-With --keep one process trains through all runs in a row that want the same training in the same way, and its time per step
-is that of the steps in each run's window; and one process answers the requests of all runs in a row that want the same
-inference in the same way, for as long. That spares the GPU the many seconds in which a job starts.
+With --keep one process trains through all runs in a row that want the same training in the same way; and one process answers
+the requests of all runs in a row that want the same inference in the same way. That spares the GPU the many seconds in which a
+job starts. Time per step, `ms`, is then counted as the job does: to the end of the step that it launches last, one or two after
+the requests have ended. `ms_in_window` has the steps that ended before.
+
+Eager inference waits for its CPU, and a virtual machine's cores that sleep wake late: its runs keep them awake by idle loops.
 """
 
 import argparse
@@ -257,8 +260,8 @@ class Clocks:
 
 
 class Awake:
-    """A loop on every core that runs when nobody else wants it. A virtual machine's cores that sleep wake late, and a job
-    that launches kernel by kernel waits for that where nothing beside it keeps them awake: it is slower alone than in company."""
+    """A loop on every core that runs when nobody else wants it. Where nothing beside a job that launches kernel by kernel
+    keeps the cores awake, it is slower alone than in company."""
 
     LOOP = ["chrt", "-i", "0", "sh", "-c", "while :; do :; done"]
 
@@ -268,6 +271,7 @@ class Awake:
     def stop(self):
         for loop in self.loops:
             loop.kill()
+            loop.wait()
 
 
 class Server:
@@ -319,15 +323,24 @@ class Server:
 
     def steps_in(self, window):
         """With --keep, of training that goes on."""
-        self.tell("ends")
-        line = self.process.stdout.readline()
-        if not line.startswith("ENDS "):
-            return self.failed(line)
-        ends = [end for end in json.loads(line[5:]) if window[0] <= end <= window[1]]
-        steps = len(ends) - 1
+        ends = []
+        while sum(end > window[1] for end in ends) < 2:
+            self.tell("ends")
+            line = self.process.stdout.readline()
+            if not line.startswith("ENDS "):
+                return self.failed(line)
+            ends += json.loads(line[5:])
+        ends = [end for end in ends if end >= window[0]]
+        steps = sum(end <= window[1] for end in ends) - 1
         if steps < 1:
             return {"error": "no steps in the window"}
-        return {"kind": "train", "n": steps, "ms": round((ends[-1] - ends[0]) / steps * 1e3, 3)}
+        # The job waits for the step before the one that it has just launched, looks at the time, and at last waits for that too.
+        last = steps + 2
+
+        def ms_to(step):
+            return round((ends[step] - ends[0]) / step * 1e3, 3)
+
+        return {"kind": "train", "n": last, "ms": ms_to(last), "ms_in_window": ms_to(steps)}
 
     def failed(self, line):
         """Of a job that ended where it should have gone on."""
@@ -443,8 +456,10 @@ class Servers:
         return found
 
     def run(self, spec, tell):
-        clocks, stolen, servers = None, stolen_ms(), {}
+        clocks, awake, stolen, servers = None, None, stolen_ms(), {}
         try:
+            if self.args.awake or spec["infer"] == LATENCY["eager"]:
+                awake = Awake()
             servers = {kind: self.get(kind, spec["way"]) for kind in ("infer", "train") if spec.get(kind)}
             for kind in {"infer", "train"} - set(servers):
                 self.end(kind, tell)
@@ -462,7 +477,9 @@ class Servers:
             results = {"error": str(error)}
         if clocks:
             results.update(clocks.stop())
-        results.update(stolen_ms=stolen_ms() - stolen, awake=self.args.awake)
+        if awake:
+            awake.stop()
+        results.update(stolen_ms=stolen_ms() - stolen, awake=awake is not None)
         if "error" not in results:
             for kind, server in servers.items():
                 self.add_words(results, kind, server)
@@ -508,7 +525,6 @@ def run_all(args):
     runs = [parse_run(text) for text in args.runs] if args.runs else suite(args.suite, args.repeats)
     runs = left_of(runs, args.out) if args.resume else runs
     servers = Servers(args)
-    awake = Awake() if args.awake else None
     began = time.time()
     try:
         servers.load(runs)
@@ -529,8 +545,6 @@ def run_all(args):
                 servers.end(kind, tell)
     finally:
         servers.stop()
-        if awake:
-            awake.stop()
 
 
 def median(values):
@@ -593,7 +607,7 @@ def main():
     run.add_argument("--resume", action="store_true", help="not those again whose results are in the file")
     run.add_argument("--scratch", default="/tmp")
     run.add_argument("--clocks", action="store_true", help="record the SM clock and power of each run")
-    run.add_argument("--awake", action="store_true", help="keep the cores awake by idle loops")
+    run.add_argument("--awake", action="store_true", help="keep the cores awake by idle loops in all runs")
     run.add_argument("--gpu-times", action="store_true",
                      help="of requests that replay a graph also the time by the GPU's clock (gpu_p50, gpu_p90, gpu_p99 in the results)")
     run.add_argument("--keep", action="store_true", help="one training process for all runs in a row that want the same")

@@ -162,9 +162,12 @@ class Pairs(unittest.TestCase):
         self.assertEqual([f"{one['name']}:{one['way']}" for one in results], runs)
         for one in results:
             self.assertNotIn("error", one)
+            self.assertEqual(one["awake"], "eager" in one["name"])
             self.assertEqual(bool(one["infer"]), "p99" in (one["infer"] or {}))
             if "vgg16" in one["name"]:
                 self.assertGreater(one["train"]["ms"], 4)
+                # The last step or two have the GPU for themselves.
+                self.assertLess(one["train"]["ms"], 1.1 * one["train"]["ms_in_window"])
             if "graph" in one["name"]:
                 self.assertGreater(one["infer"]["gpu_p50"], 0.9)
         # One job each for what is the same in a row: two windows beside each other are in one report.
