@@ -9,6 +9,9 @@ namespace {
 constexpr std::uint64_t kLookNs = 500'000;
 // Beyond its end a moment is somebody else's to end: its owner is stopped, or late.
 constexpr std::uint64_t kGraceNs = 2'000'000;
+// A stream may wait for one that stands at a wait, and never come to its own. Where nothing has
+// moved for so long, and one stands there, they all stand.
+constexpr std::uint64_t kQuietNs = 5'000'000;
 // With less than that in filled stretches nothing is known.
 constexpr std::uint64_t kEnoughNs = kAloneNs / 2;
 // Predictions are not that wrong: something else is.
@@ -42,11 +45,38 @@ bool IsStill(const Slot& slot) {
   return true;
 }
 
-bool OthersAreStill(const Board& board, int own) {
+bool AnyIsAtWait(const Slot& slot) {
+  for (const std::atomic<std::uint32_t>& passed : slot.passed) {
+    if (IsAtWait(passed.load(std::memory_order_relaxed))) return true;
+  }
+  return false;
+}
+
+bool OthersAreStill(const Board& board, int own, bool quiet) {
   for (int i = 0; i < kSlots; ++i) {
-    if (i != own && IsBatch(board.slots[i]) && !IsStill(board.slots[i])) return false;
+    const Slot& slot = board.slots[i];
+    if (i != own && IsBatch(slot) && !IsStill(slot) && !(quiet && AnyIsAtWait(slot))) return false;
   }
   return true;
+}
+
+// How long latency jobs have kept the gate closed in all, and whether one does now: the GPU is
+// theirs then.
+struct Closed {
+  std::uint64_t ns = 0;
+  bool now = false;
+};
+
+Closed ClosedByLatencyJobs(const Board& board) {
+  Closed closed;
+  for (const Slot& slot : board.slots) {
+    if (slot.live.load(std::memory_order_acquire) == 0 ||
+        slot.job.job_class.load(std::memory_order_relaxed) != JobClass::kLatency)
+      continue;
+    closed.ns += slot.closed_ns.load(std::memory_order_relaxed);
+    closed.now = closed.now || slot.closed_since_ns.load(std::memory_order_relaxed) != 0;
+  }
+  return closed;
 }
 
 void LetAllRun(Board& board) {
@@ -115,7 +145,10 @@ void EndAloneIfOverdue(Board& board, std::uint64_t now_ns) {
 std::uint64_t AloneMeter::Step(Board& board, int slot, std::uint64_t now_ns) {
   if (until_ns_ == 0) {
     // What it is charged is right again (Learn).
-    if (board.batch_jobs.load(std::memory_order_relaxed) < 2) *this = AloneMeter();
+    if (board.batch_jobs.load(std::memory_order_relaxed) < 2) {
+      *this = AloneMeter();
+      board.slots[slot].measured.store(0, std::memory_order_relaxed);
+    }
     if (!IsNext(board, slot, now_ns)) return 0;
     std::uint64_t none = 0;
     const std::uint64_t until = now_ns + kLongestAloneNs;
@@ -132,21 +165,35 @@ std::uint64_t AloneMeter::Step(Board& board, int slot, std::uint64_t now_ns) {
     Begin(board, slot, until, now_ns);
     return now_ns + kLookNs;
   }
-  const bool is_over =
-      slot != slot_ || board.alone_until_ns.load(std::memory_order_relaxed) != until_ns_;
-  if (!is_over) Look(board, now_ns);
-  if (!is_over && now_ns < until_ns_ && !IsEnough(board, now_ns)) return now_ns + kLookNs;
-  if (!is_over) {
+  const bool soon = tries_ < kAveraged;
+  const bool is_its_own =
+      slot == slot_ && board.alone_until_ns.load(std::memory_order_relaxed) == until_ns_;
+  if (is_its_own) {
+    Look(board, now_ns);
+    if (now_ns < until_ns_ && !IsEnough(board, now_ns)) return now_ns + kLookNs;
     EndStretch();
     End(board, until_ns_);
-    if (took_ns_ >= kEnoughNs && work_us_ > 0) Take();
+    // One that was stopped meanwhile has not seen what happened.
+    const bool was_away = now_ns > until_ns_ + kGraceNs;
+    if (!was_away && took_ns_ >= kEnoughNs && work_us_ > 0) {
+      Take();
+      board.slots[slot].measured.store(1, std::memory_order_relaxed);
+    }
+    const std::uint64_t took = was_away ? kLongestAloneNs : now_ns - began_ns_;
+    board.alone_next_ns.store(now_ns + took * (soon ? kSoonAgain : kLaterAgain),
+                              std::memory_order_relaxed);
   }
-  const bool soon = tries_ < kAveraged;
   if (soon) ++tries_;
-  board.alone_next_ns.store(now_ns + (now_ns - began_ns_) * (soon ? kSoonAgain : kLaterAgain),
-                            std::memory_order_relaxed);
   until_ns_ = 0;
   return 0;
+}
+
+std::uint32_t AloneMeter::Scale(const Board& board, std::uint64_t now_ns) const {
+  for (const Slot& slot : board.slots) {
+    if (IsAtWork(slot, now_ns) && slot.measured.load(std::memory_order_relaxed) == 0)
+      return kUnscaled;
+  }
+  return scale_;
 }
 
 void AloneMeter::Begin(const Board& board, int slot, std::uint64_t until_ns, std::uint64_t now_ns) {
@@ -154,6 +201,8 @@ void AloneMeter::Begin(const Board& board, int slot, std::uint64_t until_ns, std
   began_ns_ = now_ns;
   slot_ = slot;
   others_us_ = PassedByOthers(board, slot);
+  others_moved_ns_ = now_ns;
+  latency_closed_ns_ = ClosedByLatencyJobs(board).ns;
   in_stretch_ = false;
   passed_us_ = PassedUs(board.slots[slot]);
   first_ns_ = 0;
@@ -167,7 +216,9 @@ void AloneMeter::Look(const Board& board, std::uint64_t now_ns) {
   const std::uint32_t passed = PassedUs(own);
   const bool moved = passed != passed_us_;
   passed_us_ = passed;
-  if (others != others_us_ || !OthersAreStill(board, slot_)) {
+  if (others != others_us_) others_moved_ns_ = now_ns;
+  const bool quiet = now_ns >= others_moved_ns_ + kQuietNs;
+  if (others != others_us_ || !OthersAreStill(board, slot_, quiet)) {
     // They have yet to come to their waits: it was not alone until now.
     others_us_ = others;
     in_stretch_ = false;
@@ -175,7 +226,10 @@ void AloneMeter::Look(const Board& board, std::uint64_t now_ns) {
     work_us_ = 0;
     return;
   }
-  if (!HasFilledQueue(own, now_ns)) {
+  const Closed closed = ClosedByLatencyJobs(board);
+  const bool interrupted = closed.now || closed.ns != latency_closed_ns_;
+  latency_closed_ns_ = closed.ns;
+  if (interrupted || !HasFilledQueue(own, now_ns)) {
     EndStretch();
   } else if (moved && !in_stretch_) {
     in_stretch_ = true;

@@ -7,7 +7,8 @@
 // would be charged for time that it did not get. So when two and more batch jobs with filled queues
 // share a GPU, they are alone on it for some 20 ms, one after the other and in a hundredth of the
 // time in all. What the GPU then takes for a microsecond of predicted work is what the job is
-// charged for one.
+// charged for one; as long as that is not known of all that are at work, all are charged as
+// predicted, which is wrong for all of them alike.
 
 #include "gate/board.h"
 
@@ -37,7 +38,7 @@ struct RunBit {
 [[nodiscard]] constexpr bool IsAtWait(std::uint32_t passed) { return (passed & 1) != 0; }
 
 // Lets all batch jobs run again if the one that is alone is gone, or has been for too long. To be
-// called by every batch job's keeper, every now and then.
+// called by every job's keeper, every now and then.
 void EndAloneIfOverdue(Board& board, std::uint64_t now_ns);
 
 // A batch job's measuring of its own work on one GPU. For one thread.
@@ -47,8 +48,8 @@ class AloneMeter {
   // when to be called again at the latest; 0: whenever.
   std::uint64_t Step(Board& board, int slot, std::uint64_t now_ns);
 
-  // What the GPU takes for the job's work, of what was predicted, in parts of kUnscaled.
-  [[nodiscard]] std::uint32_t scale() const { return scale_; }
+  // By what the job is to be charged, of what was predicted, in parts of kUnscaled.
+  [[nodiscard]] std::uint32_t Scale(const Board& board, std::uint64_t now_ns) const;
 
  private:
   void Begin(const Board& board, int slot, std::uint64_t until_ns, std::uint64_t now_ns);
@@ -65,7 +66,9 @@ class AloneMeter {
   std::uint64_t until_ns_ = 0;  // 0: it is not
   std::uint64_t began_ns_ = 0;
   int slot_ = -1;
-  std::uint32_t others_us_ = 0;  // as far as the others' work had come
+  std::uint32_t others_us_ = 0;         // as far as the others' work had come,
+  std::uint64_t others_moved_ns_ = 0;   // and when that was seen to change
+  std::uint64_t latency_closed_ns_ = 0; // for how long latency jobs had kept the gate closed
   // A stretch of time in which its queue was filled, from mark to mark.
   bool in_stretch_ = false;
   std::uint64_t first_ns_ = 0;

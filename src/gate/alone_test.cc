@@ -23,12 +23,16 @@ class AloneTest : public ::testing::Test {
 
   struct Job {
     double predicted = 1;  // microseconds of work, as predicted, that the GPU does alone in one
-    std::uint64_t under_way_ns = 0;  // what it still does when it is to stop
+    std::uint64_t under_way_ns = 0;  // what it still does when it is to stop, at most
     std::uint32_t unit_us = 500;     // it passes a mark after so much predicted work
     AloneMeter meter;
     bool runs = true;  // its keeper
+    bool has_ended = false;
     bool is_filled = true;
+    // It has a second stream, which waits for the first one's work and never comes to a wait.
+    bool has_dependent = false;
     std::uint64_t next_ns = 0;
+    std::uint64_t rest_ns = 0;     // of what was under way when it was stopped
     std::uint64_t stopped_ns = 0;  // since when it may not run; 0: it may
     double done_us = 0;
     std::uint64_t alone_ns = 0;  // the time in which nobody else might run
@@ -71,7 +75,15 @@ class AloneTest : public ::testing::Test {
     for (std::size_t i = 0; i < jobs_.size(); ++i) count += MayRun(static_cast<int>(i)) ? 1 : 0;
     return count;
   }
-  double ScaleOf(int index) { return static_cast<double>(At(index).meter.scale()) / kUnscaled; }
+  double ScaleOf(int index) {
+    return static_cast<double>(At(index).meter.Scale(*board_, now_)) / kUnscaled;
+  }
+  void EndJob(int index) {
+    SlotOf(index).live.store(0);
+    board_->batch_jobs.fetch_sub(1);
+    At(index).runs = false;
+    At(index).has_ended = true;
+  }
 
   void Advance() {
     std::vector<Job*> running;
@@ -81,8 +93,10 @@ class AloneTest : public ::testing::Test {
         job.stopped_ns = 0;
       } else if (job.stopped_ns == 0) {
         job.stopped_ns = now_;
+        job.rest_ns = job.under_way_ns == 0 ? 0 : 1 + random_() % job.under_way_ns;
       }
-      if (job.stopped_ns == 0 || now_ < job.stopped_ns + job.under_way_ns) running.push_back(&job);
+      const bool runs = job.stopped_ns == 0 || now_ < job.stopped_ns + job.rest_ns;
+      if (runs && !job.has_ended && now_ >= latency_until_ns_) running.push_back(&job);
     }
     now_ += kStepNs;
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
@@ -95,7 +109,8 @@ class AloneTest : public ::testing::Test {
         slot.submitted[0].store(PlainMark(units * job.unit_us) +
                                 (job.is_filled ? job.unit_us + kShortQueueUs : 0));
         slot.last_launch_ns.store(now_);
-      } else if (!IsAtWait(SlotOf(static_cast<int>(i)).passed[0].load())) {
+        if (job.has_dependent) slot.submitted[1].store(2);
+      } else if (job.stopped_ns != 0 && !IsAtWait(SlotOf(static_cast<int>(i)).passed[0].load())) {
         SlotOf(static_cast<int>(i)).passed[0].fetch_add(1);
       }
     }
@@ -136,7 +151,21 @@ class AloneTest : public ::testing::Test {
     return false;
   }
 
+  // A latency job has the GPU, and the gate closed, for a while.
+  void Interrupt(std::uint64_t ns) {
+    Slot& slot = board_->slots[2];
+    slot.job.job_class = JobClass::kLatency;
+    slot.live.store(1);
+    slot.closed_since_ns.store(now_);
+    latency_until_ns_ = now_ + ns;
+    Run(ns);
+    slot.closed_ns.fetch_add(ns);
+    slot.closed_since_ns.store(0);
+  }
+
   static constexpr int kFirstSlot = 31;
+  std::mt19937_64 random_{7};
+  std::uint64_t latency_until_ns_ = 0;
   std::unique_ptr<Board> board_ = std::make_unique<Board>();
   std::vector<Job> jobs_;
   std::vector<int> slots_;
@@ -162,14 +191,14 @@ TEST_F(AloneTest, InAHundredthOfTheTimeInTurn) {
     job.alone_ns = 0;
     job.times_alone = 0;
   }
-  Run(100'000 * kMs);
+  Run(60'000 * kMs);
   std::uint64_t all = 0;
   for (const Job& job : jobs_) {
     all += job.alone_ns;
     EXPECT_NEAR(job.times_alone, jobs_[0].times_alone, 1);
     EXPECT_GT(job.times_alone, 5);
   }
-  EXPECT_LT(all, 1'100 * kMs);
+  EXPECT_LT(all, 660 * kMs);
 }
 
 TEST_F(AloneTest, ANewJobIsMeasuredSoon) {
@@ -202,9 +231,7 @@ TEST_F(AloneTest, NobodyIsAloneBesideOneThatCannotWaitOnTheGpu) {
   SlotOf(third).mode.store(static_cast<std::uint32_t>(GateMode::kHost));
   EXPECT_FALSE(RunUntilAlone(one, 5'000 * kMs));
   EXPECT_FALSE(RunUntilAlone(other, 5'000 * kMs));
-  SlotOf(third).live.store(0);
-  board_->batch_jobs.fetch_sub(1);
-  At(third).runs = false;
+  EndJob(third);
   EXPECT_TRUE(RunUntilAlone(one));
 }
 
@@ -236,14 +263,41 @@ TEST_F(AloneTest, LongWorkIsMeasuredFromMarkToMark) {
   EXPECT_NEAR(ScaleOf(other), 1, 0.05);
 }
 
-// Beside work that is longer than a moment may be nothing can be known, and not much be lost.
-TEST_F(AloneTest, WhereNothingCanBeMeasuredItStaysAsPredictedAndCostsNoMore) {
-  const int one = Add(1.0);
-  const int endless = Add(1.0, 500 * kMs, 500'000);
-  Run(100'000 * kMs);
+// Of work whose units are longer than a moment may be nothing can be known. To charge others by
+// what theirs takes, and it as if nobody had been beside it, would be worse than nothing.
+TEST_F(AloneTest, WhereOneCannotBeMeasuredAllStayAsPredictedAndItCostsNoMore) {
+  const int one = Add(0.5);
+  const int endless = Add(0.5, 120 * kMs, 120'000);
+  Run(30'000 * kMs);
   EXPECT_DOUBLE_EQ(ScaleOf(one), 1);
   EXPECT_DOUBLE_EQ(ScaleOf(endless), 1);
-  EXPECT_LT(At(one).alone_ns + At(endless).alone_ns, 3'000 * kMs);
+  EXPECT_LT(At(one).alone_ns + At(endless).alone_ns, 1'500 * kMs);
+  EndJob(endless);
+  const int other = Add(0.25);
+  Run(15'000 * kMs);
+  EXPECT_NEAR(ScaleOf(one), 2, 0.1);
+  EXPECT_NEAR(ScaleOf(other), 4, 0.2);
+}
+
+TEST_F(AloneTest, StreamsThatWaitForOneThatIsStoppedCountAsStopped) {
+  const int one = Add(0.5, 3 * kMs);
+  const int forked = Add(0.25, 3 * kMs);
+  At(forked).has_dependent = true;
+  Run(10'000 * kMs);
+  EXPECT_NEAR(ScaleOf(one), 2, 0.1);
+  EXPECT_NEAR(ScaleOf(forked), 4, 0.2);
+}
+
+TEST_F(AloneTest, TimeThatALatencyJobTakesIsNotCounted) {
+  const int one = Add(0.5);
+  const int other = Add(0.5);
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(RunUntilAlone(i % 2 == 0 ? one : other));
+    Run(3 * kMs);
+    Interrupt(30 * kMs);
+  }
+  EXPECT_NEAR(ScaleOf(one), 2, 0.1);
+  EXPECT_NEAR(ScaleOf(other), 2, 0.1);
 }
 
 TEST_F(AloneTest, AQueueThatRunsDryEndsItAndTimeWithoutWorkIsNotCounted) {
@@ -254,9 +308,10 @@ TEST_F(AloneTest, AQueueThatRunsDryEndsItAndTimeWithoutWorkIsNotCounted) {
   At(one).is_filled = false;
   Run(kAloneNs);
   EXPECT_EQ(HowManyMayRun(), 2);
-  EXPECT_NEAR(ScaleOf(one), 2, 0.1) << "of the time in which it was filled";
   At(one).is_filled = true;
   ASSERT_TRUE(RunUntilAlone(other));
+  Run(2 * kAloneNs);
+  EXPECT_NEAR(ScaleOf(one), 2, 0.1) << "of the time in which it was filled";
 }
 
 TEST_F(AloneTest, OneThatIsKilledWhileAloneStopsNobody) {
@@ -264,7 +319,7 @@ TEST_F(AloneTest, OneThatIsKilledWhileAloneStopsNobody) {
   const int other = Add(1.0);
   ASSERT_TRUE(RunUntilAlone(one));
   At(one).runs = false;
-  SlotOf(one).live.store(0);  // As another's reaping leaves it.
+  SlotOf(one).start_time = 1;  // Of another process, by now; nobody has reaped it.
   Run(2 * kRoundNs);
   EXPECT_TRUE(MayRun(other));
   EXPECT_EQ(board_->alone_until_ns.load(), 0U);
@@ -286,6 +341,29 @@ TEST_F(AloneTest, OneThatIsPausedWhileAloneStopsOthersForNoLonger) {
   Run(20'000 * kMs);
   EXPECT_NEAR(ScaleOf(one), 1, 0.05);
   EXPECT_NEAR(ScaleOf(other), 1, 0.05);
+}
+
+TEST_F(AloneTest, OneThatIsPausedForLongKeepsNobodyFromBeingMeasured) {
+  const int one = Add(1.0);
+  const int other = Add(2.0);
+  for (const bool everybody : {false, true}) {
+    ASSERT_TRUE(RunUntilAlone(one));
+    Run(3 * kMs);
+    At(one).runs = false;
+    if (everybody) {
+      At(other).runs = false;
+      Run(kMs);
+      now_ += 3'600'000 * kMs;
+    } else {
+      Run(60'000 * kMs);
+    }
+    At(one).runs = true;
+    At(other).runs = true;
+    ASSERT_TRUE(RunUntilAlone(other, 8'000 * kMs)) << everybody;
+    Run(8'000 * kMs);
+    EXPECT_NEAR(ScaleOf(one), 1, 0.05);
+    EXPECT_NEAR(ScaleOf(other), 0.5, 0.025);
+  }
 }
 
 // Paused between taking the moment and stopping the others, which it does when its time is over.

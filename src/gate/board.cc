@@ -182,17 +182,21 @@ Found Attach(const char* path, Board** board, char* error, unsigned size) {
   return Found::kBoard;
 }
 
-void Free(Slot& slot) {
+void Free(Board* board, Slot& slot) {
   slot.level.store(kOpen, std::memory_order_release);
   slot.closed_since_ns.store(0, std::memory_order_relaxed);
   slot.live.store(0, std::memory_order_release);
+  if (slot.job.job_class.load(std::memory_order_relaxed) != JobClass::kBatch) return;
+  // It may have been alone, or have been waiting for one that is.
+  for (std::atomic<std::uint32_t>& word : board->may_run)
+    word.store(UINT32_MAX, std::memory_order_release);
 }
 
 int ReapLocked(Board* board) {
   int freed = 0;
   for (Slot& slot : board->slots) {
     if (slot.live.load(std::memory_order_acquire) == 0 || !IsGone(slot)) continue;
-    Free(slot);
+    Free(board, slot);
     ++freed;
   }
   if (freed > 0) CountJobs(board);
@@ -204,7 +208,7 @@ void FreeOwn(Board* board) {
   for (Slot& slot : board->slots) {
     if (slot.live.load(std::memory_order_relaxed) != 0 && slot.pid == getpid() &&
         slot.pid_namespace == OwnPidNamespace() && slot.image != OwnImage()) {
-      Free(slot);
+      Free(board, slot);
     }
   }
 }
@@ -241,7 +245,7 @@ void Clear(Slot& slot) {
     slot.submitted[i].store(0, std::memory_order_relaxed);
   }
   slot.marked.store(0, std::memory_order_relaxed);
-  for (std::atomic<std::uint32_t>* word : {&slot.mode, &slot.slice_us, &slot.apart, &slot.stepwise})
+  for (std::atomic<std::uint32_t>* word : {&slot.mode, &slot.slice_us, &slot.apart, &slot.stepwise, &slot.measured})
     word->store(0, std::memory_order_relaxed);
 }
 
@@ -329,7 +333,7 @@ void Leave(Board* board, int slot) {
   if (slot < 0 || !Lock(board)) return;
   if (board->slots[slot].live.load(std::memory_order_relaxed) == 1 &&
       board->slots[slot].pid == getpid()) {
-    Free(board->slots[slot]);
+    Free(board, board->slots[slot]);
     CountJobs(board);
   }
   Unlock(board);

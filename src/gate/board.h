@@ -88,6 +88,7 @@ struct Slot {
       short_since_ns;  // when another job saw that few are under way; 0: many are
   std::atomic<std::uint64_t>
       alone_ns;  // when it last was alone on the GPU (gate/alone.h); 0: never
+  std::atomic<std::uint32_t> measured;  // 1: what its work takes alone is known
 
   alignas(64) std::atomic<std::uint64_t> requests;  // of a latency job
   std::atomic<std::uint64_t> late;                  // requests above the SLO

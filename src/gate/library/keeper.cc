@@ -94,7 +94,7 @@ void SetTurns() {
 // Returns when the GPU is to be looked at again.
 std::uint64_t MeasureAlone(GpuState& gpu, AloneMeter& meter, std::uint64_t now_ns) {
   const std::uint64_t due = meter.Step(*gpu.board, gpu.slot_index, now_ns);
-  gpu.scale.store(meter.scale(), std::memory_order_relaxed);
+  gpu.scale.store(meter.Scale(*gpu.board, now_ns), std::memory_order_relaxed);
   return due;
 }
 
@@ -129,7 +129,7 @@ void* Run(void*) {
       }
       if (!round) continue;
       gpu.slot->heartbeat_ns.store(now, std::memory_order_relaxed);
-      if (batch) EndAloneIfOverdue(*gpu.board, now);
+      EndAloneIfOverdue(*gpu.board, now);
       for (Slot& slot : gpu.board->slots) {
         LookAt(*gpu.board, slot, now);
       }

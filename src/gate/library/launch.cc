@@ -120,17 +120,20 @@ int TrackOf(GpuState& gpu, cuda::Stream stream) {
 
 // Behind what was launched so far, for other batch jobs to see when the GPU is done with it; and at
 // times a wait, at which it stops while one of those is alone.
-void MarkProgress(const Driver& driver, GpuState& gpu, cuda::Stream stream, std::uint32_t us) {
+void MarkProgress(const Driver& driver, GpuState& gpu, cuda::Stream stream, int track,
+                  std::uint32_t us) {
   if (gpu.board->batch_jobs.load(std::memory_order_relaxed) < 2 ||
       gpu.mode.load(std::memory_order_relaxed) != GateMode::kDevice)
     return;
   Slot& slot = *gpu.slot;
-  const int track = TrackOf(gpu, stream);
   const std::uint64_t passed = OnGpu(gpu, slot.passed[track]);
   const std::uint32_t at = slot.submitted[track].load(std::memory_order_relaxed) + us;
   std::uint32_t mark = PlainMark(at);
-  if (gpu.free_us.fetch_add(us, std::memory_order_relaxed) + us >= kFreeUs) {
-    gpu.free_us.store(0, std::memory_order_relaxed);
+  std::atomic<std::uint32_t>& free_us = gpu.free_us[track];
+  // Without its keeper a job would wait for ever for one that is killed while it is alone.
+  if (free_us.fetch_add(us, std::memory_order_relaxed) + us >= kFreeUs &&
+      process.keeper_runs.load(std::memory_order_relaxed) != 0) {
+    free_us.store(0, std::memory_order_relaxed);
     const RunBit own = RunBitOf(gpu.slot_index);
     driver.cuStreamWriteValue32_v2(stream, passed, MarkBeforeWait(at), 0);
     driver.cuStreamWaitValue32_v2(stream, OnGpu(gpu, gpu.board->may_run[own.word]), own.bit,
@@ -144,8 +147,8 @@ void MarkProgress(const Driver& driver, GpuState& gpu, cuda::Stream stream, std:
 }
 
 // Returns how many microseconds it accounts for, as predicted.
-std::uint32_t TakeTurns(GpuState& gpu) {
-  const std::uint64_t predicted_ns = gpu.account_ns.exchange(0, std::memory_order_relaxed);
+std::uint32_t TakeTurns(GpuState& gpu, int track) {
+  const std::uint64_t predicted_ns = gpu.account_ns[track].exchange(0, std::memory_order_relaxed);
   const std::uint64_t ns = predicted_ns * gpu.scale.load(std::memory_order_relaxed) / kUnscaled;
   Slot& slot = *gpu.slot;
   std::uint64_t now = NowNs();
@@ -192,9 +195,11 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
   if (fresh) Introduce(driver, gpu, shape, function, *cost);
   const std::uint32_t ns = ChargedNs(*cost);
   std::uint32_t us = 0;
-  if (gpu.account_ns.fetch_add(ns, std::memory_order_relaxed) + ns >= kMarkNs &&
-      cost->exempt.load() == 0)
-    us = TakeTurns(gpu);
+  const bool is_exempt = cost->exempt.load(std::memory_order_relaxed) != 0;
+  // What may not be paused is charged with what comes next elsewhere.
+  const int track = is_exempt ? 0 : TrackOf(gpu, stream);
+  if (gpu.account_ns[track].fetch_add(ns, std::memory_order_relaxed) + ns >= kMarkNs && !is_exempt)
+    us = TakeTurns(gpu, track);
   if (gpu.mode.load(std::memory_order_relaxed) != GateMode::kPass &&
       gpu.board->latency_jobs.load(std::memory_order_relaxed) != 0) {
     const Marking marking = Mark(GaugeOf(gpu, stream), gpu.spread, *cost,
@@ -206,7 +211,7 @@ cuda::Result LaunchBatch(const Driver& driver, GpuState& gpu, const LaunchShape&
     sample = BeginSample(driver, gpu, {.cost = cost, .stream = stream});
   const cuda::Result result = call();
   if (sample != nullptr) EndSample(driver, gpu, *sample);
-  if (us != 0) MarkProgress(driver, gpu, stream, us);
+  if (us != 0) MarkProgress(driver, gpu, stream, track, us);
   return result;
 }
 
