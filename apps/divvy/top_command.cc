@@ -62,6 +62,14 @@ GpuNames ReadNames(const std::string& nvml) {
   return names;
 }
 
+std::vector<int> PidsOf(const std::vector<GpuRates>& gpus) {
+  std::vector<int> pids;
+  for (const GpuRates& gpu : gpus) {
+    for (const JobRates& job : gpu.jobs) pids.push_back(job.now.pid);
+  }
+  return pids;
+}
+
 // A screen of its own for as long as this lives, where standard output is a terminal.
 class Screen {
  public:
@@ -130,10 +138,13 @@ class Top {
 
   std::string Draw(const std::vector<BoardReading>& before, const std::vector<BoardReading>& now) {
     const std::vector<GpuRates> gpus = RatesOf(before, now);
-    // Asking NVML takes its time, and the driver's: only when there is something to be named.
-    if (!gpus.empty() && Clock::now() >= ask_at_) {
+    // Asking NVML takes its time, and the driver's: only when there is something to be named. What
+    // it said before a job came or went would name that one as being past the gate.
+    std::vector<int> pids = PidsOf(gpus);
+    if (!gpus.empty() && (Clock::now() >= ask_at_ || pids != asked_for_)) {
       names_ = ReadNames(invocation_.nvml);
       ask_at_ = Clock::now() + kBetweenQuestions;
+      asked_for_ = std::move(pids);
     }
     if (options_.format == OutputFormat::kJson) {
       json document = TopJson(gpus, names_);
@@ -152,6 +163,7 @@ class Top {
   const Invocation& invocation_;
   GpuNames names_;
   Clock::time_point ask_at_;
+  std::vector<int> asked_for_;
   std::vector<std::string> notes_;
 };
 
@@ -179,7 +191,8 @@ Shows the jobs that 'divvy run' has running on this node's GPUs for this user.
   GPU      predicted GPU time of what it launched, by the time that passed
   CLOSED   how much of the time it kept the gate closed; MARK/S: waits put into streams
   RESCUED  how often somebody else had to open a gate that was left closed
-Under each GPU: the time slices of MPS' server, and who else has the GPU, past the gate (every 10 s).
+Under each GPU: the time slices of MPS' server, and who else has the GPU, past the gate (asked
+every 10 s; a job that has yet to launch its first kernel is among them).
 Looks only: no job notices it.
 
 Examples:

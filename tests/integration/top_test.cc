@@ -213,6 +213,28 @@ TEST_F(TopTest, WhoHasTheGpuPastTheGateIsNamed) {
             json::parse(R"([{"pid": 4242, "name": "rogue.py", "memory_bytes": 1073741824}])"));
 }
 
+// NVML is not asked at every reading: what it said must not outlive the jobs that it was said of.
+TEST_F(TopTest, JobThatEndsIsNotNamedAsPastTheGate) {
+  gate::Slot& stays = Join(gate::JobClass::kBatch, "stays");
+  gate::Slot& ends = Join(gate::JobClass::kBatch, "ends");
+  ends.pid = 1;  // Another process that is there.
+  ends.start_time = gate::StartTime(1);
+  environment_["DIVVY_NVML"] = NVML_SIM_LIBRARY;
+  node_.Sim("init", {"--gpus", "H200-141GB"});
+  node_.Sim("start", {"--pid", std::to_string(getpid())});
+  node_.Sim("start", {"--pid", "1"});
+  RunningProgram top({DIVVY_PATH, "top", "--interval", "10ms", "-o", "json"}, environment_);
+  ASSERT_TRUE(top.AwaitOutput("\"name\":\"ends\""));
+  node_.Sim("stop", {"--pid", "1"});
+  ends.live = 0;
+  stays.launches = 4321;
+  ASSERT_TRUE(top.AwaitOutput("\"launches\":4321,"));
+  top.Signal(SIGTERM);
+  const Finished finished = top.Wait();
+  EXPECT_EQ(finished.exit_status, 0) << finished.err;
+  EXPECT_THAT(finished.out, Not(HasSubstr("\"not_under_the_gate\":[{")));
+}
+
 TEST_F(TopTest, GoesOnUntilASignalAndLeavesTheTerminalAsItWas) {
   Join(gate::JobClass::kBatch, "job");
   RunningProgram lines({DIVVY_PATH, "top", "--interval", "20ms", "-o", "json"}, environment_);
