@@ -97,6 +97,15 @@ bool IsAtWork(const Slot& slot, std::uint64_t now_ns) {
   return IsBatch(slot) && last != 0 && now_ns < last + kIdleAfterNs;
 }
 
+// What a job's kernels take is not known at once, and until it is its marks and waits are too far
+// apart.
+bool IsKnown(const Slot& slot) {
+  std::uint32_t us = 0;
+  for (const std::atomic<std::uint32_t>& submitted : slot.submitted)
+    us += submitted.load(std::memory_order_relaxed);
+  return us >= kAloneNs / 1'000;
+}
+
 // Whether the job in `slot` comes next: it shares the GPU with others at work, one at least of all
 // these with a filled queue, and none of them has waited longer. One whose queue is short may be
 // paused for being charged too much.
@@ -115,6 +124,7 @@ bool IsNext(const Board& board, int slot, std::uint64_t now_ns) {
     // Nobody stops one that cannot wait on the GPU.
     if (!MarksItsWork(other)) return false;
     if (!IsAtWork(other, now_ns)) continue;
+    if (!IsKnown(other)) return false;
     const std::uint64_t its = other.alone_ns.load(std::memory_order_relaxed);
     if (its < own || (its == own && i < slot)) return false;
     shared = true;

@@ -29,6 +29,8 @@ class AloneTest : public ::testing::Test {
     bool runs = true;  // its keeper
     bool has_ended = false;
     bool is_filled = true;
+    // Its kernels are new, and it puts no marks.
+    bool is_unknown = false;
     // It has a second stream, which waits for the first one's work and never comes to a wait.
     bool has_dependent = false;
     std::uint64_t next_ns = 0;
@@ -105,10 +107,11 @@ class AloneTest : public ::testing::Test {
         job.done_us += job.predicted * (kStepNs / 1e3) / static_cast<double>(running.size());
         const auto units = static_cast<std::uint32_t>(job.done_us / job.unit_us);
         Slot& slot = SlotOf(static_cast<int>(i));
+        slot.last_launch_ns.store(now_);
+        if (job.is_unknown) continue;
         slot.passed[0].store(PlainMark(units * job.unit_us));
         slot.submitted[0].store(PlainMark(units * job.unit_us) +
                                 (job.is_filled ? job.unit_us + kShortQueueUs : 0));
-        slot.last_launch_ns.store(now_);
         if (job.has_dependent) slot.submitted[1].store(2);
       } else if (job.stopped_ns != 0 && !IsAtWait(SlotOf(static_cast<int>(i)).passed[0].load())) {
         SlotOf(static_cast<int>(i)).passed[0].fetch_add(1);
@@ -233,6 +236,16 @@ TEST_F(AloneTest, NobodyIsAloneBesideOneThatCannotWaitOnTheGpu) {
   EXPECT_FALSE(RunUntilAlone(other, 5'000 * kMs));
   EndJob(third);
   EXPECT_TRUE(RunUntilAlone(one));
+}
+
+TEST_F(AloneTest, NobodyIsAloneBesideOneWhoseKernelsAreNotKnownYet) {
+  const int one = Add(1.0);
+  const int other = Add(1.0);
+  At(other).is_unknown = true;
+  EXPECT_FALSE(RunUntilAlone(one, 5'000 * kMs));
+  At(other).is_unknown = false;
+  EXPECT_TRUE(RunUntilAlone(one));
+  EXPECT_TRUE(RunUntilAlone(other));
 }
 
 TEST_F(AloneTest, LatencyJobsAreNotAskedAndNotHeld) {
