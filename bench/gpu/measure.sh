@@ -174,7 +174,7 @@ part_gate() {
   say "pairs under the gate"
   "$python" "$here/pairs.py" run --keep --resume --job "${GATE_JOB:?names the program of the two jobs}" --divvy "$divvy" \
     --out "$out/gate.jsonl" ${GATE_OPTIONS:-}
-  "$python" "$here/pairs.py" table "$out/gate.jsonl" | tee "$out/gate.md"
+  "$python" "$here/pairs.py" table --near "$out/gate.jsonl" | tee "$out/gate.md"
 }
 
 for part in "$@"; do

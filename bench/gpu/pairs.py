@@ -139,15 +139,16 @@ def suite(name, repeats):
     def others(infer, train):
         return [run_of(infer, train, way) for way in ("priority", "mps", "slice", "percent")]
 
-    # What is the same in a row can be one process (--keep).
+    # What is the same in a row can be one process (--keep). Machines change in minutes, GPUs get hot and CPUs slow: all is
+    # measured alone before and after.
     runs = []
     for infer in ("graph", "eager"):
         runs.append(run_of(infer, None, "alone"))
         for train in TRAINING:
-            # Training alone, without the gate and with it.
-            runs += [run_of(None, train, way, ALONE_SECS) for way in ("alone", "tight")] if infer == "graph" else []
-            runs += presets(infer, train)
-        runs += [run_of(infer, None, "alone")] * (repeats - 1)
+            alone = run_of(None, train, "alone", ALONE_SECS)
+            # Under the gate too, once.
+            runs += [alone, run_of(None, train, "tight", ALONE_SECS)] if infer == "graph" else [alone]
+            runs += [*presets(infer, train), alone, run_of(infer, None, "alone")]
     runs += [run for train in TRAINING for run in others("graph", train)]
     # A loose SLO: three times the p99 alone.
     runs += [run_of("graph", "vgg16", "slo=16ms")] * repeats
@@ -561,16 +562,53 @@ def judged(ratios, bars):
     return "met" if len(known) == len(bars) else "open"
 
 
-def print_table(args):
+FIGURES = {"infer": "p99", "train": "ms"}
+
+
+def job_of(result, kind):
+    return next((part for part in result["name"].split("+") if part in (LATENCY if kind == "infer" else TRAINING)), None)
+
+
+def alone_figures(results, result, kind):
+    """Of the same job alone, by where they stand in the file. Inference's are of windows of the same length: these have the same
+    arrivals, and p99 depends on them."""
+    return {i: other[kind][FIGURES[kind]] for i, other in enumerate(results)
+            if other["way"] == "alone" and FIGURES[kind] in (other.get(kind) or {}) and job_of(other, kind) == job_of(result, kind)
+            and (kind == "train" or other["secs"] == result["secs"])}
+
+
+def near(alone, at):
+    """The mean of the last before and the first after."""
+    before = [value for i, value in alone.items() if i <= at]
+    after = [value for i, value in alone.items() if i >= at]
+    ends = before[-1:] + after[:1]
+    return sum(ends) / len(ends)
+
+
+def ratios_near(results):
+    """Each run's to the runs alone that are nearest to it in time."""
     found = {}
+    for at, result in enumerate(results):
+        for kind, figure in FIGURES.items():
+            alone = alone_figures(results, result, kind) if figure in (result.get(kind) or {}) else {}
+            if alone:
+                key = (result["name"], result["way"], result["secs"], kind)
+                found.setdefault(key, []).append(result[kind][figure] / near(alone, at))
+    return found
+
+
+def print_table(args):
+    found, nearest = {}, {}
     for path in args.results:
-        for result in results_in(path):
-            for kind, figure in (("infer", "p99"), ("train", "ms")):
+        results = results_in(path)
+        for key, ratios in ratios_near(results).items():
+            nearest.setdefault(key, []).extend(ratios)
+        for result in results:
+            for kind, figure in FIGURES.items():
                 if figure in (result.get(kind) or {}):
                     key = (result["name"], result["way"], result["secs"], kind)
                     found.setdefault(key, []).append(result[kind][figure])
     middle = {key: median(values) for key, values in found.items()}
-    # Inference's ratios are to windows of the same length: these have the same arrivals, and p99 depends on them.
     trained = {}
     for (name, way, _, kind), values in found.items():
         if (way, kind) == ("alone", "train"):
@@ -587,7 +625,8 @@ def print_table(args):
         for kind, part in (("infer", infer), ("train", train)):
             value = middle.get((name, way, secs, kind))
             alone = middle.get((part, "alone", secs, kind)) if kind == "infer" else part in trained and median(trained[part])
-            ratios.append(value / alone if value and alone else None)
+            ratio = value / alone if value and alone else None
+            ratios.append(median(nearest[name, way, secs, kind]) if args.near and ratio else ratio)
             cells += [f"{value:.2f}" if value else "", f"{ratios[-1]:.3f}" if ratios[-1] else ""]
         bars = BARS.get((infer, way.partition("+")[0]), {}).get(train)
         cells.append(f"{bars[0]:.2f}, {bars[1]:.2f}: {judged(ratios, bars)}" if bars else "")
@@ -615,6 +654,7 @@ def main():
     run.set_defaults(call=run_all)
     table = commands.add_parser("table", help="medians and ratios of what was measured")
     table.add_argument("results", nargs="+")
+    table.add_argument("--near", action="store_true", help="ratios to the runs alone just before and after, not to the median of all")
     table.set_defaults(call=print_table)
     args = parser.parse_args()
     args.call(args)

@@ -195,6 +195,21 @@ class Pairs(unittest.TestCase):
         resumed, _ = self.measure("--resume", "--runs", "graph:alone:0.3", "graph+resnet50:tight:0.3")
         self.assertEqual([one["name"] for one in resumed[len(results):]], ["graph+resnet50"])
 
+    def test_a_machine_that_changes_is_told_from_the_gate(self):
+        # Twice as slow by the end, alone and together alike.
+        def result(name, p99, ms):
+            way = "tight" if "+" in name else "alone"
+            return {"name": name, "way": way, "secs": 10.0, "infer": p99 and {"p99": p99}, "train": ms and {"ms": ms}}
+
+        runs = [result("vgg16", None, 50), result("graph", 10, None), result("graph+vgg16", 13.2, 66), result("vgg16", None, 70),
+                result("graph", 14, None), result("graph+vgg16", 18.7, 93.5), result("graph", 20, None), result("vgg16", None, 100)]
+        with open(self.path("results"), "w") as file:
+            file.writelines(json.dumps(run) + "\n" for run in runs)
+        tables = [subprocess.run([sys.executable, os.path.join(ROOT, "bench/gpu/pairs.py"), "table", *options, self.path("results")],
+                                 check=True, capture_output=True, text=True).stdout for options in ([], ["--near"])]
+        plain, near = (next(line.split(" | ") for line in table.splitlines() if "graph+vgg16" in line) for table in tables)
+        self.assertEqual(near[5::2], ["1.100", "1.100"])
+        self.assertEqual(plain[5::2], ["1.139", "1.139"])
 
     def test_training_that_goes_on_is_not_lost_or_left_running_by_a_way_that_cannot_be_started(self):
         results, _ = self.measure("--keep", "--runs", "graph+vgg16:slice:0.3", "graph+vgg16:percent:0.3", "graph:alone:0.3",
