@@ -105,13 +105,13 @@ struct GpuState {
   OpsPace pace;                              // spent under the sampling lock
   cuda::Event clock_event;
   std::uint64_t clock_ns;
-  std::uint64_t harvested_ns;             // when timings were last read; under the sampling lock
+  std::uint64_t harvested_ns;  // when timings were last read; under the sampling lock
   // By track: GPU time not yet on the board, and launched since a wait for the others' moments
   // alone.
   std::atomic<std::uint64_t> account_ns[kTracks];
   std::atomic<std::uint32_t> free_us[kTracks];
-  std::atomic<std::uint32_t> scale;       // of it, as it was measured alone (gate/alone.h)
-  cuda::Event host_marks[4];              // in host mode: markers under way
+  std::atomic<std::uint32_t> scale;  // of it, as it was measured alone (gate/alone.h)
+  cuda::Event host_marks[4];         // in host mode: markers under way
   std::atomic<std::uint32_t> host_mark;
 
   // Latency.
