@@ -20,6 +20,7 @@ job starts. Time per step, `ms`, is then counted as the job does: to the end of 
 the requests have ended. `ms_in_window` has the steps that ended before.
 
 Eager inference waits for its CPU, and a virtual machine's cores that sleep wake late: its runs keep them awake by idle loops.
+Results tell what inference's CPU took to launch a request (`launching_p50`, ms), and for a loop in which there is no GPU (`loop_p50`).
 """
 
 import argparse
@@ -74,6 +75,21 @@ class GpuTimes:  # of each request, by the GPU's own clock, from the event befor
         told = {"gpu_" + name: times[min(n - 1, int(n * part))] * 1e3 for name, part in (("p50", .5), ("p90", .9), ("p99", .99))}
         # Milliseconds since the one before ended, of launching, of all of it, and of the GPU's part.
         return {**told, "requests_ms": [[round(part * 1e3, 3) for part in request] for request in self.found[-n:]]}
+class Waits:  # of inference: what its CPU takes to launch is told from what it waits for the GPU
+    def __init__(self):
+        self.found, wait = [], torch.cuda.Stream.synchronize
+        def timed(stream):
+            began = time.time(); wait(stream); self.found.append((began, time.time()))
+        torch.cuda.Stream.synchronize = timed
+    def told(self, lat):  # of requests that found none before them, and what the CPU takes for a loop, which no GPU slows
+        own = self.found[-len(lat):]
+        launching = [ms - (end - began) * 1e3 for ms, (began, end), (_, before) in zip(lat[1:], own[1:], own) if end - ms / 1e3 >= before]
+        loops = []
+        for _ in range(9):
+            began = time.perf_counter()
+            for _ in range(20000): pass
+            loops.append((time.perf_counter() - began) * 1e3)
+        return {name: round(sorted(values)[len(values) // 2], 3) for name, values in (("launching_p50", launching), ("loop_p50", loops)) if values}
 def part_of(begin, end):  # of the job: the lines from the first with the one to the next with the other
     assert begin in source and end in source.partition(begin)[2], "the job is not as expected: " + begin
     first = source.rfind("\n", 0, source.index(begin)) + 1
@@ -86,7 +102,7 @@ if "keep" in sys.argv[2:]:
     indent = window[:len(window) - len(window.lstrip())]
     changes[window] = indent + "while windows.go_on(out):\n" + "".join(" " + line for line in window.splitlines(True))
 # In the order of their arrivals, so that what each waited for the one before it can be told.
-changes["lat.sort();"] = "out.update(latencies_ms=[round(ms, 3) for ms in lat]); lat.sort();"
+changes["lat.sort();"] = "out.update(latencies_ms=[round(ms, 3) for ms in lat], **waits.told(lat)); lat.sort();"
 if "gpu-times" in sys.argv[2:]:
     changes["g.replay(); s.synchronize()"] = "gpu_times.around(s, g.replay)"
     changes["out.update(n=n,p50="] = "out.update(**(gpu_times.told(n) if a.graph else {}),n=n,p50="
@@ -99,7 +115,7 @@ for line in iter(sys.stdin.readline, ""):
     child = os.fork()
     if child == 0:
         sys.argv = [path, *json.loads(line)]
-        exec(code, {"__name__": "__main__", "barrier": barrier, "gpu_times": GpuTimes(), "steps": Steps(), "windows": Windows()})
+        exec(code, {"__name__": "__main__", "barrier": barrier, "gpu_times": GpuTimes(), "steps": Steps(), "windows": Windows(), "waits": Waits()})
         sys.exit(0)
     status = os.waitpid(child, 0)[1]
     print("DONE", os.waitstatus_to_exitcode(status), flush=True)
@@ -515,6 +531,7 @@ def line_of(results):
     if infer:
         parts.append("infer " + (infer["error"][-300:] if "error" in infer else
                                  f"n {infer['n']} p50 {infer['p50']:.2f} p95 {infer['p95']:.2f} p99 {infer['p99']:.2f}"
+                                 + (f" launching {infer['launching_p50']:.2f} loop {infer['loop_p50']:.2f}" if "launching_p50" in infer else "")
                                  + (f" gpu p50 {infer['gpu_p50']:.2f} p99 {infer['gpu_p99']:.2f}" if "gpu_p50" in infer else "")))
     if train:
         parts.append("train " + (train["error"][-300:] if "error" in train else f"{train['ms']:.3f} ms"))

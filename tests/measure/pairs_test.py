@@ -170,6 +170,11 @@ class Pairs(unittest.TestCase):
                 self.assertLess(one["train"]["ms"], 1.1 * one["train"]["ms_in_window"])
             if "graph" in one["name"]:
                 self.assertGreater(one["infer"]["gpu_p50"], 0.9)
+                # The GPU's millisecond is not in it.
+                self.assertLess(one["infer"]["launching_p50"], one["infer"]["p50"] - 0.8)
+            if one["infer"]:
+                self.assertGreater(one["infer"]["launching_p50"], 0)
+                self.assertGreater(one["infer"]["loop_p50"], 0)
         # One job each for what is the same in a row: two windows beside each other are in one report.
         for (kind, *_, way), report in self.reports.items():
             self.assertEqual(way not in ("alone", "priority"), "launched under the gate" in report, (kind, way))
