@@ -10,8 +10,9 @@ constexpr std::uint64_t kLookNs = 500'000;
 // Beyond its end a moment is somebody else's to end: its owner is stopped, or late.
 constexpr std::uint64_t kGraceNs = 2'000'000;
 // A stream may wait for one that stands at a wait, and never come to its own. Where nothing has
-// moved for so long, and one stands there, they all stand.
-constexpr std::uint64_t kQuietNs = 5'000'000;
+// moved for so long, and one stands there, they all stand; before, one may be in the middle of a
+// long kernel.
+constexpr std::uint64_t kQuietNs = 30'000'000;
 // With less than that in filled stretches nothing is known.
 constexpr std::uint64_t kEnoughNs = kAloneNs / 2;
 // Predictions are not that wrong: something else is.
@@ -19,18 +20,21 @@ constexpr std::uint64_t kLeastScale = kUnscaled / 64;
 constexpr std::uint64_t kMostScale = std::uint64_t{kUnscaled} * 64;
 // A new measurement counts for a quarter, the first ones for more.
 constexpr std::uint32_t kAveraged = 4;
+// One that is so many times what the last ones were is believed at once: these, or it, were taken
+// while the GPU was at work that had been predicted otherwise.
+constexpr std::uint64_t kFarOff = 3;
 
-std::uint32_t PassedUs(const Slot& slot) {
+std::uint32_t Sum(const std::atomic<std::uint32_t> (&tracks)[kTracks]) {
   std::uint32_t us = 0;
-  for (const std::atomic<std::uint32_t>& passed : slot.passed)
-    us += passed.load(std::memory_order_relaxed);
+  for (const std::atomic<std::uint32_t>& track : tracks)
+    us += track.load(std::memory_order_relaxed);
   return us;
 }
 
 std::uint32_t PassedByOthers(const Board& board, int own) {
   std::uint32_t us = 0;
   for (int i = 0; i < kSlots; ++i) {
-    if (i != own && IsBatch(board.slots[i])) us += PassedUs(board.slots[i]);
+    if (i != own && IsBatch(board.slots[i])) us += Sum(board.slots[i].passed);
   }
   return us;
 }
@@ -52,10 +56,16 @@ bool AnyIsAtWait(const Slot& slot) {
   return false;
 }
 
-bool OthersAreStill(const Board& board, int own, bool quiet) {
+// One that is broken, or passed its last marks out of order, never comes to the end of its work.
+bool IsStuck(const Slot& slot, std::uint64_t now_ns) {
+  return now_ns >= slot.last_launch_ns.load(std::memory_order_relaxed) + kStuckAfterNs;
+}
+
+bool OthersAreStill(const Board& board, int own, bool quiet, std::uint64_t now_ns) {
   for (int i = 0; i < kSlots; ++i) {
     const Slot& slot = board.slots[i];
-    if (i != own && IsBatch(slot) && !IsStill(slot) && !(quiet && AnyIsAtWait(slot))) return false;
+    if (i == own || !IsBatch(slot) || IsStill(slot)) continue;
+    if (!quiet || !(AnyIsAtWait(slot) || IsStuck(slot, now_ns))) return false;
   }
   return true;
 }
@@ -85,7 +95,7 @@ void LetAllRun(Board& board) {
 }
 
 // Ends the moment that lasts `until_ns`, and no later one.
-void End(Board& board, std::uint64_t until_ns) {
+void EndMoment(Board& board, std::uint64_t until_ns) {
   // First, so that nobody stays stopped by one who dies here.
   LetAllRun(board);
   board.alone_until_ns.compare_exchange_strong(until_ns, 0, std::memory_order_acq_rel);
@@ -98,21 +108,27 @@ bool IsAtWork(const Slot& slot, std::uint64_t now_ns) {
 }
 
 // What a job's kernels take is not known at once, and until it is its marks and waits are too far
-// apart.
+// apart; and what it launched while it had the GPU for itself is not marked at all.
 bool IsKnown(const Slot& slot) {
-  std::uint32_t us = 0;
-  for (const std::atomic<std::uint32_t>& submitted : slot.submitted)
-    us += submitted.load(std::memory_order_relaxed);
-  return us >= kAloneNs / 1'000;
+  const std::uint32_t shared =
+      Sum(slot.submitted) - slot.shared_from_us.load(std::memory_order_relaxed);
+  return shared >= kAloneNs / 1'000;
+}
+
+// Not where it is so far ahead that it was not written since this machine was started.
+bool IsAhead(std::uint64_t time_ns, std::uint64_t at_most_ns, std::uint64_t now_ns) {
+  return now_ns < time_ns && time_ns - now_ns <= at_most_ns;
 }
 
 // Whether the job in `slot` comes next: it shares the GPU with others at work, one at least of all
-// these with a filled queue, and none of them has waited longer. One whose queue is short may be
-// paused for being charged too much.
-bool IsNext(const Board& board, int slot, std::uint64_t now_ns) {
+// these with a filled queue, and none of them has waited longer, but where it is new. One whose
+// queue is short may be paused for being charged too much.
+bool IsNext(const Board& board, int slot, bool is_new, std::uint64_t now_ns) {
+  const std::uint64_t next =
+      (is_new ? board.alone_soon_ns : board.alone_next_ns).load(std::memory_order_relaxed);
   if (board.batch_jobs.load(std::memory_order_relaxed) < 2 ||
       board.alone_until_ns.load(std::memory_order_relaxed) != 0 ||
-      now_ns < board.alone_next_ns.load(std::memory_order_relaxed) ||
+      IsAhead(next, (kLaterAgain + 1) * kLongestAloneNs, now_ns) ||
       !IsAtWork(board.slots[slot], now_ns))
     return false;
   const std::uint64_t own = board.slots[slot].alone_ns.load(std::memory_order_relaxed);
@@ -126,7 +142,7 @@ bool IsNext(const Board& board, int slot, std::uint64_t now_ns) {
     if (!IsAtWork(other, now_ns)) continue;
     if (!IsKnown(other)) return false;
     const std::uint64_t its = other.alone_ns.load(std::memory_order_relaxed);
-    if (its < own || (its == own && i < slot)) return false;
+    if (!is_new && (its < own || (its == own && i < slot))) return false;
     shared = true;
     filled = filled || HasFilledQueue(other, now_ns);
   }
@@ -149,54 +165,50 @@ void EndAloneIfOverdue(Board& board, std::uint64_t now_ns) {
   const std::int32_t slot = board.alone_slot.load(std::memory_order_relaxed);
   const bool is_there =
       slot >= 0 && slot < kSlots && IsBatch(board.slots[slot]) && !IsGone(board.slots[slot]);
-  if (!is_there || now_ns > until + kGraceNs) End(board, until);
+  if (!is_there || !IsAhead(until + kGraceNs, 2 * kLongestAloneNs, now_ns)) EndMoment(board, until);
 }
 
-std::uint64_t AloneMeter::Step(Board& board, int slot, std::uint64_t now_ns) {
-  if (until_ns_ == 0) {
+std::uint64_t AloneMeter::Step(Board& board, int slot, bool measurable, std::uint64_t now_ns) {
+  if (until_ns_ != 0) {
+    if (slot == slot_ && board.alone_until_ns.load(std::memory_order_relaxed) == until_ns_) {
+      Look(board, now_ns);
+      if (now_ns < until_ns_ && !IsEnough(board, now_ns)) return now_ns + kLookNs;
+      End(board, now_ns);
+    }
+    if (IsNew()) ++tries_;
+    until_ns_ = 0;
+    return 0;
+  }
+  Slot& own = board.slots[slot];
+  if (board.batch_jobs.load(std::memory_order_relaxed) < 2) {
     // What it is charged is right again (Learn).
-    if (board.batch_jobs.load(std::memory_order_relaxed) < 2) {
-      *this = AloneMeter();
-      board.slots[slot].measured.store(0, std::memory_order_relaxed);
-    }
-    if (!IsNext(board, slot, now_ns)) return 0;
-    std::uint64_t none = 0;
-    const std::uint64_t until = now_ns + kLongestAloneNs;
-    if (!board.alone_until_ns.compare_exchange_strong(none, until, std::memory_order_acq_rel))
-      return 0;
-    board.alone_slot.store(slot, std::memory_order_relaxed);
-    // As they stand if it is killed.
-    board.slots[slot].alone_ns.store(now_ns, std::memory_order_relaxed);
-    board.alone_next_ns.store(now_ns + kAloneNs * kSoonAgain, std::memory_order_relaxed);
-    for (int i = 0; i < kSlots / 32; ++i) {
-      const RunBit own = RunBitOf(slot);
-      board.may_run[i].store(i == own.word ? own.bit : 0, std::memory_order_release);
-    }
-    Begin(board, slot, until, now_ns);
-    return now_ns + kLookNs;
+    *this = AloneMeter();
+    own.measured.store(0, std::memory_order_relaxed);
+    own.shared_from_us.store(Sum(own.submitted), std::memory_order_relaxed);
   }
-  const bool soon = tries_ < kAveraged;
-  const bool is_its_own =
-      slot == slot_ && board.alone_until_ns.load(std::memory_order_relaxed) == until_ns_;
-  if (is_its_own) {
-    Look(board, now_ns);
-    if (now_ns < until_ns_ && !IsEnough(board, now_ns)) return now_ns + kLookNs;
-    EndStretch();
-    End(board, until_ns_);
-    // One that was stopped meanwhile has not seen what happened.
-    const bool was_away = now_ns > until_ns_ + kGraceNs;
-    if (!was_away && took_ns_ >= kEnoughNs && work_us_ > 0) {
-      Take();
-      board.slots[slot].measured.store(1, std::memory_order_relaxed);
-    }
-    const std::uint64_t took = was_away ? kLongestAloneNs : now_ns - began_ns_;
-    board.alone_next_ns.store(now_ns + took * (soon ? kSoonAgain : kLaterAgain),
-                              std::memory_order_relaxed);
+  if (!measurable) {
+    own.measured.store(0, std::memory_order_relaxed);
+    return 0;
   }
-  if (soon) ++tries_;
-  until_ns_ = 0;
-  return 0;
+  if (!IsNext(board, slot, IsNew(), now_ns)) return 0;
+  std::uint64_t none = 0;
+  const std::uint64_t until = now_ns + kLongestAloneNs;
+  if (!board.alone_until_ns.compare_exchange_strong(none, until, std::memory_order_acq_rel))
+    return 0;
+  board.alone_slot.store(slot, std::memory_order_relaxed);
+  // As they stand if it is killed.
+  own.alone_ns.store(now_ns, std::memory_order_relaxed);
+  board.alone_soon_ns.store(now_ns + kAloneNs * kSoonAgain, std::memory_order_relaxed);
+  board.alone_next_ns.store(now_ns + kAloneNs * kLaterAgain, std::memory_order_relaxed);
+  for (int i = 0; i < kSlots / 32; ++i) {
+    const RunBit bit = RunBitOf(slot);
+    board.may_run[i].store(i == bit.word ? bit.bit : 0, std::memory_order_release);
+  }
+  Begin(board, slot, until, now_ns);
+  return now_ns + kLookNs;
 }
+
+bool AloneMeter::IsNew() const { return tries_ < kAveraged; }
 
 std::uint32_t AloneMeter::Scale(const Board& board, std::uint64_t now_ns) const {
   for (const Slot& slot : board.slots) {
@@ -214,21 +226,50 @@ void AloneMeter::Begin(const Board& board, int slot, std::uint64_t until_ns, std
   others_moved_ns_ = now_ns;
   latency_closed_ns_ = ClosedByLatencyJobs(board).ns;
   in_stretch_ = false;
-  passed_us_ = PassedUs(board.slots[slot]);
+  passed_us_ = 0;
+  for (int i = 0; i < kTracks; ++i) {
+    furthest_us_[i] = board.slots[slot].passed[i].load(std::memory_order_relaxed);
+    passed_us_ += furthest_us_[i];
+  }
   first_ns_ = 0;
   took_ns_ = 0;
   work_us_ = 0;
 }
 
+void AloneMeter::End(Board& board, std::uint64_t now_ns) {
+  EndStretch();
+  EndMoment(board, until_ns_);
+  Slot& own = board.slots[slot_];
+  // One that was stopped meanwhile has not seen what happened.
+  const bool was_away = now_ns > until_ns_ + kGraceNs;
+  const bool is_enough = took_ns_ >= kEnoughNs && work_us_ > 0;
+  if (!was_away && is_enough) Take();
+  if (!was_away && (is_enough || !HasFilledQueue(own, now_ns)))
+    own.measured.store(1, std::memory_order_relaxed);
+  const std::uint64_t took = was_away ? kLongestAloneNs : now_ns - began_ns_;
+  board.alone_soon_ns.store(now_ns + took * kSoonAgain, std::memory_order_relaxed);
+  board.alone_next_ns.store(now_ns + took * kLaterAgain, std::memory_order_relaxed);
+}
+
+std::uint32_t AloneMeter::Passed(const Slot& own) {
+  std::uint32_t us = 0;
+  for (int i = 0; i < kTracks; ++i) {
+    const std::uint32_t passed = own.passed[i].load(std::memory_order_relaxed);
+    if (static_cast<std::int32_t>(passed - furthest_us_[i]) > 0) furthest_us_[i] = passed;
+    us += furthest_us_[i];
+  }
+  return us;
+}
+
 void AloneMeter::Look(const Board& board, std::uint64_t now_ns) {
   const Slot& own = board.slots[slot_];
   const std::uint32_t others = PassedByOthers(board, slot_);
-  const std::uint32_t passed = PassedUs(own);
+  const std::uint32_t passed = Passed(own);
   const bool moved = passed != passed_us_;
   passed_us_ = passed;
   if (others != others_us_) others_moved_ns_ = now_ns;
   const bool quiet = now_ns >= others_moved_ns_ + kQuietNs;
-  if (others != others_us_ || !OthersAreStill(board, slot_, quiet)) {
+  if (others != others_us_ || !OthersAreStill(board, slot_, quiet, now_ns)) {
     // They have yet to come to their waits: it was not alone until now.
     others_us_ = others;
     in_stretch_ = false;
@@ -268,7 +309,9 @@ void AloneMeter::Take() {
   std::uint64_t scale = took_ns_ * kUnscaled / (work_us_ * 1'000);
   if (scale < kLeastScale) scale = kLeastScale;
   if (scale > kMostScale) scale = kMostScale;
+  const std::uint64_t known = scale_;
   if (count_ < kAveraged) ++count_;
+  if (scale > known * kFarOff || scale * kFarOff < known) count_ = 1;
   const auto before = static_cast<std::int64_t>(scale_);
   scale_ =
       static_cast<std::uint32_t>(before + (static_cast<std::int64_t>(scale) - before) / count_);

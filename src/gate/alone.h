@@ -8,7 +8,8 @@
 // share a GPU, they are alone on it for some 20 ms, one after the other and in a hundredth of the
 // time in all. What the GPU then takes for a microsecond of predicted work is what the job is
 // charged for one; as long as that is not known of all that are at work, all are charged as
-// predicted, which is wrong for all of them alike.
+// predicted, which is wrong for all of them alike. A job whose queue is short even then has the GPU
+// idle by its own doing: nobody waits for such a one, and it stays charged as predicted.
 
 #include "gate/board.h"
 
@@ -17,7 +18,7 @@ namespace divvy::gate {
 inline constexpr std::uint64_t kAloneNs = 20'000'000;
 // Where kernels or graphs are so long that few have ended by then. Others are stopped no longer.
 inline constexpr std::uint64_t kLongestAloneNs = 60'000'000;
-// The next is alone after so many times what the last one took: where that was new, and later.
+// The next is alone after so many times what the last one took: one that is new, and others.
 inline constexpr std::uint64_t kSoonAgain = 9;
 inline constexpr std::uint64_t kLaterAgain = 99;
 // Charged as predicted; scales are in these parts.
@@ -38,25 +39,32 @@ struct RunBit {
 [[nodiscard]] constexpr bool IsAtWait(std::uint32_t passed) { return (passed & 1) != 0; }
 
 // Lets all batch jobs run again if the one that is alone is gone, or has been for too long. To be
-// called by every job's keeper, every now and then.
+// called by every job's keeper, every now and then, and by that of one that has left the board too:
+// its streams may still wait there.
 void EndAloneIfOverdue(Board& board, std::uint64_t now_ns);
 
 // A batch job's measuring of its own work on one GPU. For one thread.
 class AloneMeter {
  public:
   // Begins to measure if it is the turn of the job in `slot`, goes on with it, or ends it. Returns
-  // when to be called again at the latest; 0: whenever.
-  std::uint64_t Step(Board& board, int slot, std::uint64_t now_ns);
+  // when to be called again at the latest; 0: whenever. One that is not `measurable` never begins:
+  // a job that meets others by collective operations on several GPUs, since the time in which it
+  // waits for what is slow elsewhere would count as its own and make it slower still, and one with
+  // more streams than tracks, whose marks hide each other.
+  std::uint64_t Step(Board& board, int slot, bool measurable, std::uint64_t now_ns);
 
   // By what the job is to be charged, of what was predicted, in parts of kUnscaled.
   [[nodiscard]] std::uint32_t Scale(const Board& board, std::uint64_t now_ns) const;
 
  private:
   void Begin(const Board& board, int slot, std::uint64_t until_ns, std::uint64_t now_ns);
+  void End(Board& board, std::uint64_t now_ns);
   void Look(const Board& board, std::uint64_t now_ns);
   void EndStretch();
+  [[nodiscard]] std::uint32_t Passed(const Slot& own);
   [[nodiscard]] bool IsEnough(const Board& board, std::uint64_t now_ns) const;
   void Take();
+  [[nodiscard]] bool IsNew() const;
 
   std::uint32_t scale_ = kUnscaled;
   std::uint32_t count_ = 0;  // measurements that were taken, the first few
@@ -66,9 +74,11 @@ class AloneMeter {
   std::uint64_t until_ns_ = 0;  // 0: it is not
   std::uint64_t began_ns_ = 0;
   int slot_ = -1;
-  std::uint32_t others_us_ = 0;         // as far as the others' work had come,
-  std::uint64_t others_moved_ns_ = 0;   // and when that was seen to change
-  std::uint64_t latency_closed_ns_ = 0; // for how long latency jobs had kept the gate closed
+  std::uint32_t others_us_ = 0;          // as far as the others' work had come,
+  std::uint64_t others_moved_ns_ = 0;    // and when that was seen to change
+  std::uint64_t latency_closed_ns_ = 0;  // for how long latency jobs had kept the gate closed
+  // By track: threads that launch into one stream may put their marks there out of order.
+  std::uint32_t furthest_us_[kTracks] = {};
   // A stretch of time in which its queue was filled, from mark to mark.
   bool in_stretch_ = false;
   std::uint64_t first_ns_ = 0;

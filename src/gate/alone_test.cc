@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <random>
 #include <vector>
@@ -33,6 +34,11 @@ class AloneTest : public ::testing::Test {
     bool is_unknown = false;
     // It has a second stream, which waits for the first one's work and never comes to a wait.
     bool has_dependent = false;
+    // What is under way when it is to stop is in a second stream, and the first one stops at once.
+    bool has_long_stream = false;
+    bool is_measurable = true;
+    // Its context is broken: what was submitted never comes to its end.
+    bool is_broken = false;
     std::uint64_t next_ns = 0;
     std::uint64_t rest_ns = 0;     // of what was under way when it was stopped
     std::uint64_t stopped_ns = 0;  // since when it may not run; 0: it may
@@ -87,6 +93,14 @@ class AloneTest : public ::testing::Test {
     At(index).has_ended = true;
   }
 
+  static void PassMarks(const Job& job, Slot& slot) {
+    const auto units = static_cast<std::uint32_t>(job.done_us / job.unit_us);
+    slot.passed[0].store(PlainMark(units * job.unit_us));
+    slot.submitted[0].store(PlainMark(units * job.unit_us) +
+                            (job.is_filled ? job.unit_us + kShortQueueUs : 0));
+    if (job.has_dependent || job.has_long_stream) slot.submitted[1].store(2);
+  }
+
   void Advance() {
     std::vector<Job*> running;
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
@@ -95,27 +109,28 @@ class AloneTest : public ::testing::Test {
         job.stopped_ns = 0;
       } else if (job.stopped_ns == 0) {
         job.stopped_ns = now_;
-        job.rest_ns = job.under_way_ns == 0 ? 0 : 1 + random_() % job.under_way_ns;
+        job.rest_ns = job.under_way_ns == 0 ? 0
+                      : job.has_long_stream ? job.under_way_ns
+                                            : 1 + random_() % job.under_way_ns;
       }
       const bool runs = job.stopped_ns == 0 || now_ < job.stopped_ns + job.rest_ns;
-      if (runs && !job.has_ended && now_ >= latency_until_ns_) running.push_back(&job);
+      if (runs && !job.has_ended && !job.is_broken && now_ >= latency_until_ns_)
+        running.push_back(&job);
     }
     now_ += kStepNs;
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
       Job& job = jobs_[i];
       if (std::find(running.begin(), running.end(), &job) != running.end()) {
         job.done_us += job.predicted * (kStepNs / 1e3) / static_cast<double>(running.size());
-        const auto units = static_cast<std::uint32_t>(job.done_us / job.unit_us);
-        Slot& slot = SlotOf(static_cast<int>(i));
-        slot.last_launch_ns.store(now_);
-        if (job.is_unknown) continue;
-        slot.passed[0].store(PlainMark(units * job.unit_us));
-        slot.submitted[0].store(PlainMark(units * job.unit_us) +
-                                (job.is_filled ? job.unit_us + kShortQueueUs : 0));
-        if (job.has_dependent) slot.submitted[1].store(2);
-      } else if (job.stopped_ns != 0 && !IsAtWait(SlotOf(static_cast<int>(i)).passed[0].load())) {
-        SlotOf(static_cast<int>(i)).passed[0].fetch_add(1);
+        SlotOf(static_cast<int>(i)).last_launch_ns.store(now_);
+        if (!job.is_unknown && !(job.has_long_stream && job.stopped_ns != 0))
+          PassMarks(job, SlotOf(static_cast<int>(i)));
       }
+      const bool has_stopped = std::find(running.begin(), running.end(), &job) == running.end();
+      if (job.has_long_stream) SlotOf(static_cast<int>(i)).passed[1].store(has_stopped ? 2 : 0);
+      if (job.stopped_ns != 0 && !job.is_broken && (has_stopped || job.has_long_stream) &&
+          !IsAtWait(SlotOf(static_cast<int>(i)).passed[0].load()))
+        SlotOf(static_cast<int>(i)).passed[0].fetch_add(1);
     }
     if (HowManyMayRun() == 1) {
       for (std::size_t i = 0; i < jobs_.size(); ++i) {
@@ -136,7 +151,7 @@ class AloneTest : public ::testing::Test {
       Job& job = jobs_[i];
       if (!job.runs || now_ < job.next_ns) continue;
       job.next_ns = now_ + kRoundNs;
-      const std::uint64_t due = job.meter.Step(*board_, slots_[i], now_);
+      const std::uint64_t due = job.meter.Step(*board_, slots_[i], job.is_measurable, now_);
       if (due != 0) job.next_ns = std::min(job.next_ns, due);
       EndAloneIfOverdue(*board_, now_);
     }
@@ -204,13 +219,30 @@ TEST_F(AloneTest, InAHundredthOfTheTimeInTurn) {
   EXPECT_LT(all, 660 * kMs);
 }
 
-TEST_F(AloneTest, ANewJobIsMeasuredSoon) {
-  Add(1.0);
-  Add(1.0);
+TEST_F(AloneTest, ANewJobIsMeasuredSoonBesideSomeThatAreNot) {
+  // Their moments are long, and the times between them are accordingly.
+  Add(1.0, 25 * kMs);
+  Add(1.0, 25 * kMs);
   Run(60'000 * kMs);
   const int fresh = Add(3.0);
-  Run(5'000 * kMs);
+  Run(1'500 * kMs);
   EXPECT_NEAR(ScaleOf(fresh), 1 / 3.0, 0.02);
+  EXPECT_GT(At(fresh).times_alone, 1);
+}
+
+// Marks that were put before its kernels were known are passed for a while.
+TEST_F(AloneTest, AMeasurementThatIsFarOffIsForgotten) {
+  const int one = Add(0.04);
+  const int other = Add(1.0);
+  Run(3'000 * kMs);
+  EXPECT_NEAR(ScaleOf(one), 25, 1.5);
+  At(one).predicted = 1;
+  // Marks do not go back.
+  At(one).done_us = 25 * At(one).done_us + 1e6;
+  ASSERT_TRUE(RunUntilAlone(one));
+  Run(2 * kLongestAloneNs);
+  EXPECT_NEAR(ScaleOf(one), 1, 0.05);
+  EXPECT_NEAR(ScaleOf(other), 1, 0.05);
 }
 
 TEST_F(AloneTest, NobodyIsAloneUnlessTwoAreAtWorkAndOneHasAFilledQueue) {
@@ -246,6 +278,102 @@ TEST_F(AloneTest, NobodyIsAloneBesideOneWhoseKernelsAreNotKnownYet) {
   At(other).is_unknown = false;
   EXPECT_TRUE(RunUntilAlone(one));
   EXPECT_TRUE(RunUntilAlone(other));
+}
+
+// What it launched while it had the GPU for itself has no marks, and cannot be stopped.
+TEST_F(AloneTest, WhatWasLaunchedBeforeOthersCameIsWaitedFor) {
+  const int one = Add(1.0);
+  const int before = Add(1.0);
+  Run(1'000 * kMs);
+  EndJob(before);
+  SlotOf(one).submitted[0].store(SlotOf(one).passed[0].load());
+  At(one).is_unknown = true;
+  At(one).under_way_ns = 400 * kMs;
+  Run(100 * kMs);
+  const int joins = Add(1.0);
+  Run(300 * kMs);
+  At(one).is_unknown = false;
+  At(one).under_way_ns = 0;
+  ASSERT_TRUE(RunUntilAlone(joins));
+  Run(2 * kAloneNs);
+  SlotOf(one).measured.store(1);
+  EXPECT_NEAR(ScaleOf(joins), 1, 0.05);
+}
+
+TEST_F(AloneTest, OneThatMeetsOthersIsNotMeasuredAndAllAreChargedAsPredicted) {
+  const int one = Add(2.0);
+  const int other = Add(0.5);
+  Run(5'000 * kMs);
+  EXPECT_NEAR(ScaleOf(one), 0.5, 0.025);
+  At(one).is_measurable = false;
+  At(one).times_alone = 0;
+  Run(20'000 * kMs);
+  EXPECT_EQ(At(one).times_alone, 0);
+  EXPECT_DOUBLE_EQ(ScaleOf(other), 1);
+}
+
+// Found out in the very moment in which it is alone.
+TEST_F(AloneTest, OneThatBeginsToMeetOthersWhileAloneLearnsNothing) {
+  const int one = Add(2.0);
+  const int other = Add(0.5);
+  ASSERT_TRUE(RunUntilAlone(one));
+  At(one).is_measurable = false;
+  Run(2 * kLongestAloneNs);
+  EXPECT_TRUE(MayRun(other));
+  EXPECT_EQ(SlotOf(one).measured.load(), 0U);
+}
+
+TEST_F(AloneTest, OneWhoseQueueIsShortKeepsNobodyFromBeingMeasured) {
+  const int one = Add(2.0);
+  const int other = Add(1.0);
+  const int small = Add(3.0);
+  At(small).is_filled = false;
+  Run(10'000 * kMs);
+  EXPECT_NEAR(ScaleOf(one), 0.5, 0.025);
+  EXPECT_NEAR(ScaleOf(other), 1, 0.05);
+  EXPECT_DOUBLE_EQ(ScaleOf(small), 1);
+}
+
+TEST_F(AloneTest, OneThatIsBrokenKeepsNobodyFromBeingMeasured) {
+  const int one = Add(2.0);
+  const int other = Add(1.0);
+  const int broken = Add(1.0);
+  At(broken).is_broken = true;
+  SlotOf(broken).submitted[0].store(50'000);
+  SlotOf(broken).last_launch_ns.store(now_);
+  Run(10'000 * kMs);
+  EXPECT_NEAR(ScaleOf(one), 0.5, 0.025);
+  EXPECT_NEAR(ScaleOf(other), 1, 0.05);
+}
+
+TEST_F(AloneTest, MarksOutOfOrderAreNoWorkBackwards) {
+  const int one = Add(2.0, 0, 8'000);
+  const int other = Add(1.0);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(RunUntilAlone(one));
+    Run(kMs);
+    // Of a stream that got ahead.
+    SlotOf(one).passed[0].fetch_add(60'000);
+    At(one).meter.Step(*board_, slots_[static_cast<std::size_t>(one)], true, now_);
+    Run(2 * kLongestAloneNs);
+    SlotOf(other).measured.store(1);
+    const double scale = ScaleOf(one);
+    EXPECT_TRUE(scale == 1 || std::abs(scale - 0.5) < 0.05) << scale;
+  }
+}
+
+// As they would stand in a file that outlived the machine's start.
+TEST_F(AloneTest, TimesFarAheadAreNone) {
+  constexpr std::uint64_t kHour = 3'600'000 * kMs;
+  board_->alone_soon_ns.store(now_ + kHour);
+  board_->alone_next_ns.store(now_ + kHour);
+  board_->alone_until_ns.store(now_ + kHour);
+  const int one = Add(2.0);
+  const int other = Add(1.0);
+  board_->alone_slot.store(slots_[static_cast<std::size_t>(one)]);
+  Run(10'000 * kMs);
+  EXPECT_NEAR(ScaleOf(one), 0.5, 0.025);
+  EXPECT_NEAR(ScaleOf(other), 1, 0.05);
 }
 
 TEST_F(AloneTest, LatencyJobsAreNotAskedAndNotHeld) {
@@ -299,6 +427,18 @@ TEST_F(AloneTest, StreamsThatWaitForOneThatIsStoppedCountAsStopped) {
   Run(10'000 * kMs);
   EXPECT_NEAR(ScaleOf(one), 2, 0.1);
   EXPECT_NEAR(ScaleOf(forked), 4, 0.2);
+}
+
+TEST_F(AloneTest, AStreamThatRunsOnBesideOneThatIsStoppedIsWaitedFor) {
+  const int one = Add(0.5);
+  const int other = Add(1.0, 25 * kMs);
+  At(other).has_long_stream = true;
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_TRUE(RunUntilAlone(one));
+    Run(2 * kLongestAloneNs);
+    SlotOf(other).measured.store(1);
+    EXPECT_NEAR(ScaleOf(one), 2, 0.1);
+  }
 }
 
 TEST_F(AloneTest, TimeThatALatencyJobTakesIsNotCounted) {
@@ -423,19 +563,20 @@ TEST_F(AloneTest, NobodyIsStoppedForLong) {
     for (int i = 0; i < count; ++i)
       Add(0.25 * static_cast<double>(1 + random() % 8), random() % (8 * kMs),
           500 + static_cast<std::uint32_t>(random() % 4'000));
+    std::uint64_t without_keepers = 0;
     for (int step = 0; step < 20'000; ++step) {
       Advance();
+      bool any_keeper = false;
+      for (const Job& job : jobs_) any_keeper = any_keeper || job.runs;
+      without_keepers = any_keeper ? without_keepers : now_;
+      for (const Job& job : jobs_) {
+        if (job.stopped_ns == 0) continue;
+        ASSERT_LE(now_ - std::max(job.stopped_ns, without_keepers), kLongestAloneNs + 2 * kRoundNs)
+            << "round " << round << ", step " << step;
+      }
       if (random() % 500 == 0) {
         Job& job = At(static_cast<int>(random() % static_cast<std::uint64_t>(count)));
         (random() % 2 == 0 ? job.runs : job.is_filled) = random() % 3 != 0;
-      }
-      bool any_keeper = false;
-      for (const Job& job : jobs_) any_keeper = any_keeper || job.runs;
-      for (const Job& job : jobs_) {
-        if (!any_keeper || job.stopped_ns == 0) continue;
-        // A keeper that came back only just looks at its next round.
-        ASSERT_LE(now_ - job.stopped_ns, 2 * kLongestAloneNs + 3 * kRoundNs)
-            << "round " << round << ", step " << step;
       }
     }
   }

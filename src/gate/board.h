@@ -19,7 +19,7 @@
 namespace divvy::gate {
 
 inline constexpr int kSlots = 64;
-inline constexpr int kTracks = 4;
+inline constexpr int kTracks = 8;
 // To be raised with every change of what follows: jobs of two versions must not meet.
 inline constexpr std::uint32_t kBoardVersion = 5;
 
@@ -88,7 +88,8 @@ struct Slot {
       short_since_ns;  // when another job saw that few are under way; 0: many are
   std::atomic<std::uint64_t>
       alone_ns;  // when it last was alone on the GPU (gate/alone.h); 0: never
-  std::atomic<std::uint32_t> measured;  // 1: what its work takes alone is known
+  std::atomic<std::uint32_t> measured;        // 1: what its work takes alone is known
+  std::atomic<std::uint32_t> shared_from_us;  // what was submitted when others came
 
   alignas(64) std::atomic<std::uint64_t> requests;  // of a latency job
   std::atomic<std::uint64_t> late;                  // requests above the SLO
@@ -119,7 +120,8 @@ struct Board {
   // is alone (gate/alone.h). The GPU waits on these.
   alignas(64) std::atomic<std::uint32_t> may_run[kSlots / 32];
   std::atomic<std::uint64_t> alone_until_ns;  // such a moment ends by then; 0: there is none
-  std::atomic<std::uint64_t> alone_next_ns;   // none begins before
+  std::atomic<std::uint64_t> alone_soon_ns;   // none begins before, if its job is new
+  std::atomic<std::uint64_t> alone_next_ns;   // and otherwise
   std::atomic<std::int32_t> alone_slot;       // whose the last one is
   alignas(64) pthread_mutex_t lock;
   alignas(64) Slot slots[kSlots];

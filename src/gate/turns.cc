@@ -3,14 +3,24 @@
 namespace divvy::gate {
 namespace {
 
-bool QueueIsShort(const Slot& slot) {
-  std::int32_t queued = 0;
+std::int64_t QueuedUs(const Slot& slot) {
+  std::int64_t queued = 0;
   for (int i = 0; i < kTracks; ++i) {
     const auto here = static_cast<std::int32_t>(slot.submitted[i].load(std::memory_order_relaxed) -
                                                 slot.passed[i].load(std::memory_order_relaxed));
     if (here > 0) queued += here;
   }
-  return queued < kShortQueueUs;
+  return queued;
+}
+
+bool QueueIsShort(const Slot& slot) { return QueuedUs(slot) < kShortQueueUs; }
+
+// One that is alone launches on, so that its queue stays filled, but no further ahead than it can
+// come meanwhile: what is queued cannot be called back, and runs when the others may run again.
+bool MayFillItsMoment(const Board& board, int slot) {
+  return board.alone_until_ns.load(std::memory_order_relaxed) != 0 &&
+         board.alone_slot.load(std::memory_order_relaxed) == slot &&
+         QueuedUs(board.slots[slot]) < kAloneQueueUs;
 }
 
 bool HasWork(const Slot& slot, std::uint64_t now_ns) {
@@ -73,9 +83,7 @@ bool HasFilledQueue(const Slot& slot, std::uint64_t now_ns) {
 
 bool LeadsTooFar(Board& board, int slot, std::uint64_t now_ns) {
   if (board.batch_jobs.load(std::memory_order_relaxed) < 2) return false;
-  if (board.alone_until_ns.load(std::memory_order_relaxed) != 0 &&
-      board.alone_slot.load(std::memory_order_relaxed) == slot)
-    return false;
+  if (MayFillItsMoment(board, slot)) return false;
   for (int i = 0; i < kSlots; ++i) {
     Slot& other = board.slots[i];
     std::uint64_t none = 0;

@@ -13,6 +13,9 @@ inline constexpr std::uint64_t kMayLeadNs = 20'000'000;
 inline constexpr std::uint64_t kMarkNs = 500'000;
 // With less than that under way a job's queue is short: its CPU does not keep it filled.
 inline constexpr std::int32_t kShortQueueUs = 1'000;
+// While it is alone on the GPU, one may have as much under way as it could do in the longest such
+// moment.
+inline constexpr std::int64_t kAloneQueueUs = 60'000;
 // Who is further behind than others can have got ahead of it was idle for long, which is no claim.
 inline constexpr std::uint64_t kMostClaimNs = 2 * kMayLeadNs;
 // Time without work takes a job up to so far behind the others: there neither it nor they are near
@@ -32,8 +35,8 @@ inline constexpr std::uint64_t kStuckAfterNs = 1'000'000'000;
 [[nodiscard]] bool MarksItsWork(const Slot& slot);
 [[nodiscard]] bool IsBatch(const Slot& slot);
 
-// Whether the batch job in `slot` should let others catch up before it launches more: not while it
-// is alone on the GPU. Notes whose queue has run short.
+// Whether the batch job in `slot` should let others catch up before it launches more: while it is
+// alone on the GPU only if its queue is long. Notes whose queue has run short.
 [[nodiscard]] bool LeadsTooFar(Board& board, int slot, std::uint64_t now_ns);
 
 // GPU time in virtual time of a weight in hundredths.

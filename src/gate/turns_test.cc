@@ -201,13 +201,17 @@ TEST_F(MarkedTurnsTest, WhoWaitsForItsOwnWorkIsWaitedForButNotForEver) {
   EXPECT_FALSE(OneLeadsTooFar()) << "its last mark was passed by an earlier one";
 }
 
-TEST_F(MarkedTurnsTest, WhoIsAloneOnTheGpuWaitsForNobody) {
+TEST_F(MarkedTurnsTest, WhoIsAloneOnTheGpuWaitsForNobodyButForItsOwnQueue) {
   one_.virtual_ns.store(kMayLeadNs + 1);
   board_->alone_slot.store(1);
   board_->alone_until_ns.store(now_ + kMs);
   EXPECT_TRUE(OneLeadsTooFar()) << "it is the other that is alone";
   board_->alone_slot.store(0);
   EXPECT_FALSE(OneLeadsTooFar());
+  const std::uint32_t submitted = one_.submitted[0].load();
+  one_.submitted[0].store(one_.passed[0].load() + static_cast<std::uint32_t>(kAloneQueueUs));
+  EXPECT_TRUE(OneLeadsTooFar()) << "that is more than it can do meanwhile";
+  one_.submitted[0].store(submitted);
   board_->alone_until_ns.store(0);
   EXPECT_TRUE(OneLeadsTooFar());
 }

@@ -69,7 +69,6 @@ class GateSharesTest : public GateTest {
     EXPECT_TRUE(fair);
   }
 
- private:
   std::unique_ptr<test::RunningProgram> Begin(const Trainer& trainer) const {
     return Start(
         As::kBatch,
@@ -106,6 +105,7 @@ class GateSharesTest : public GateTest {
     });
   }
 
+ private:
   static std::vector<double> GpuSeconds(const std::vector<Trainer>& trainers,
                                         const std::vector<const gate::Slot*>& slots) {
     std::vector<double> seconds;
@@ -144,6 +144,43 @@ TEST_F(GateSharesTest, OfShortKernelsBesideLongOnes) {
 // Long units, each waited for: there is never more than one under way.
 TEST_F(GateSharesTest, OfGraphsBesideKernels) {
   ExpectShares({{200, 10, 1000, 32, true}, {100, 10, 1000, 32}}, {2 / 3.0, 1 / 3.0});
+}
+
+// Its marks would hide each other.
+TEST_F(GateSharesTest, OneWithMoreStreamsThanTracksIsNotMeasured) {
+  const Words many{"train",     "--threads", std::to_string(gate::kTracks + 1),
+                   "--stream",  "own",       "--blocks",
+                   "4",         "--us",      "1000",
+                   "--kernels", "10",        "--secs",
+                   "60"};
+  auto first = Start(As::kBatch, many);
+  ASSERT_TRUE(first->AwaitOutput("READY"));
+  const gate::Slot* streams = Joined({});
+  ASSERT_NE(streams, nullptr);
+  auto second = Begin({100, 10, 1000, 8});
+  ASSERT_TRUE(second->AwaitOutput("READY"));
+  gate::Slot* other = const_cast<gate::Slot*>(Joined({streams}));
+  ASSERT_NE(other, nullptr);
+  ASSERT_TRUE(AwaitMeasurements({other}));
+  ASSERT_GE(SecondsToLaunch(*other, 500), 0);
+  EXPECT_EQ(streams->alone_ns.load(), 0U);
+  EXPECT_EQ(streams->measured.load(), 0U);
+}
+
+// They have one handle.
+TEST_F(GateSharesTest, DefaultStreamsOfThreadsHaveTracksOfTheirOwn) {
+  auto first = Start(As::kBatch, {"train", "--threads", "3", "--stream", "ptds", "--blocks", "8",
+                                  "--us", "1000", "--kernels", "10", "--secs", "60"});
+  ASSERT_TRUE(first->AwaitOutput("READY"));
+  const gate::Slot* streams = Joined({});
+  ASSERT_NE(streams, nullptr);
+  auto second = Begin({100, 10, 1000, 8});
+  EXPECT_TRUE(Await([&] {
+    int used = 0;
+    for (const auto& passed : streams->passed) used += passed.load() != 0 ? 1 : 0;
+    return used == 3;
+  }));
+  EXPECT_TRUE(AwaitMeasurements({streams}));
 }
 
 }  // namespace

@@ -93,7 +93,8 @@ void SetTurns() {
 
 // Returns when the GPU is to be looked at again.
 std::uint64_t MeasureAlone(GpuState& gpu, AloneMeter& meter, std::uint64_t now_ns) {
-  const std::uint64_t due = meter.Step(*gpu.board, gpu.slot_index, now_ns);
+  const bool measurable = !gpu.unmeasurable.load(std::memory_order_relaxed);
+  const std::uint64_t due = meter.Step(*gpu.board, gpu.slot_index, measurable, now_ns);
   gpu.scale.store(meter.Scale(*gpu.board, now_ns), std::memory_order_relaxed);
   return due;
 }
@@ -116,6 +117,8 @@ void* Run(void*) {
     const bool round = now >= next_round;
     const bool reap = round && now >= next_reap;
     for (GpuState& gpu : process.gpus) {
+      Board* const board = gpu.last_board.load(std::memory_order_acquire);
+      if (round && board != nullptr) EndAloneIfOverdue(*board, now);
       if (gpu.phase.load(std::memory_order_acquire) != kJoined) continue;
       if (latency) {
         for (const std::uint64_t due :
@@ -129,7 +132,6 @@ void* Run(void*) {
       }
       if (!round) continue;
       gpu.slot->heartbeat_ns.store(now, std::memory_order_relaxed);
-      EndAloneIfOverdue(*gpu.board, now);
       for (Slot& slot : gpu.board->slots) {
         LookAt(*gpu.board, slot, now);
       }

@@ -150,6 +150,7 @@ void PrepareBatch(const Driver& driver, GpuState& gpu) {
   gpu.interval_ns.store(kMarkerIntervalNs);
   if (gpu.scale == 0) gpu.scale.store(kUnscaled);
   for (std::atomic<cuda::Stream>& track : gpu.tracks) track.store(nullptr);
+  gpu.unmeasurable.store(false);
   PrepareTiming(driver, gpu, /*may_hold=*/false);
   if (!on_device) {
     for (cuda::Event& event : gpu.host_marks)
@@ -185,6 +186,7 @@ bool JoinBoard(GpuState& gpu, const cuda::Uuid& uuid) {
     }
     gpu.slot_index = Join(gpu.board, process.settings.job);
     if (gpu.slot_index >= 0) {
+      gpu.last_board.store(gpu.board, std::memory_order_release);
       gpu.slot = &gpu.board->slots[gpu.slot_index];
       gpu.own_pid = getpid();
       gpu.left = false;

@@ -75,12 +75,14 @@ struct GpuState {
   std::atomic<std::uint32_t> phase;  // Phase
   int index;
   Board* board;
+  std::atomic<Board*> last_board;  // at which streams of ours may still wait: it stays mapped
   Slot* slot;
   int slot_index;
   std::atomic<GateMode> mode;
   std::atomic<std::uint32_t> refused;      // markers, in a row
   std::atomic<std::uint32_t> interval_ns;  // between markers
   std::atomic<bool> interruptible;         // by jobs that are apart: no markers for those
+  std::atomic<bool> unmeasurable;          // collective operations, or more streams than tracks
   cuda::DevicePointer board_on_gpu;
   std::uint32_t multiprocessors;
   cuda::Context context;  // in which it was joined: what was prepared goes with it
