@@ -27,6 +27,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -213,8 +214,8 @@ def parse_run(text):
 class Mps:
     """An MPS daemon of its own, started when first asked for."""
 
-    def __init__(self):
-        self.directory = f"/tmp/divvy-bench-mps-{os.getpid()}"
+    def __init__(self, scratch):
+        self.directory = os.path.join(scratch, f"divvy-bench-mps-{os.getpid()}")
         self.running = False
 
     def environment(self):
@@ -231,6 +232,7 @@ class Mps:
             env = self.environment()
             subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", env={**os.environ, **env}, timeout=20, check=False)
             self.running = False
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def command_and_environment(kind, way, divvy, mps, report, job):
@@ -405,7 +407,7 @@ class Servers:
 
     def __init__(self, args):
         self.args = args
-        self.mps = Mps()
+        self.mps = Mps(args.scratch)
         self.running = {}
 
     def get(self, kind, way):

@@ -149,6 +149,7 @@ class Pairs(unittest.TestCase):
         while self.left_behind() and time.monotonic() < deadline:
             time.sleep(0.01)
         self.assertEqual(self.left_behind(), [])
+        self.assertEqual(glob.glob(self.path("divvy-bench-mps-*")), [])
         table = subprocess.run([*pairs, "table", self.path("results")], check=True, capture_output=True, text=True).stdout
         with open(self.path("results")) as file:
             found = [json.loads(line) for line in file]
