@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -85,13 +86,16 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  void Show(const std::string& text) const {
-    fmt::print("{}{}", on_ ? "\x1b[H\x1b[2J" : "", text);
+  // `between`: what parts it from the last one where both stay.
+  void Show(const std::string& text, std::string_view between) {
+    fmt::print("{}{}", on_ ? "\x1b[H\x1b[2J" : shown_ ? between : "", text);
     std::fflush(stdout);
+    shown_ = true;
   }
 
  private:
   bool on_;
+  bool shown_ = false;
 };
 
 class Top {
@@ -111,10 +115,11 @@ class Top {
       fmt::print("{}", text);
       return;
     }
-    const Screen screen(options_.format == OutputFormat::kTable);
+    const bool as_table = options_.format == OutputFormat::kTable;
+    Screen screen(as_table);
     while (true) {
       std::vector<BoardReading> now = ReadBoards();
-      screen.Show(Draw(before, now));
+      screen.Show(Draw(before, now), as_table ? "\n" : "");
       before = std::move(now);
       // At the end of standard output, say of `divvy top | head`, nobody looks any more.
       if (std::ferror(stdout) != 0 || stop.SleepUntil(Clock::now() + interval_)) return;
@@ -193,7 +198,7 @@ Shows the jobs that 'divvy run' has running on this node's GPUs for this user.
   RESCUED  how often somebody else had to open a gate that was left closed
 Under each GPU: the time slices of MPS' server, and who else has the GPU, past the gate (asked
 every 10 s; a job that has yet to launch its first kernel is among them).
-Looks only: no job notices it.
+Columns that do not fit a terminal are left out from the right. Looks only: no job notices it.
 
 Examples:
   divvy top

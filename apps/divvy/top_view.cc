@@ -168,6 +168,14 @@ json PastTheGateJson(const std::vector<device::GpuProcess>& processes) {
   return array;
 }
 
+// As NVML and nvidia-smi write it, but for what it begins with: whether it is a GPU's or a MIG
+// instance's the board does not say.
+std::string WithDashes(const std::string& hex) {
+  if (hex.size() != 32) return hex;
+  return fmt::format("{}-{}-{}-{}-{}", hex.substr(0, 8), hex.substr(8, 4), hex.substr(12, 4),
+                     hex.substr(16, 4), hex.substr(20));
+}
+
 bool Fits(const std::string& table, std::size_t columns) {
   for (std::size_t begin = 0; begin < table.size();) {
     const std::size_t end = table.find('\n', begin);
@@ -223,7 +231,7 @@ std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names,
   for (const GpuRates& gpu : gpus) {
     const auto known = names.find(gpu.gpu);
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n",
-                        known == names.end() ? "GPU " + gpu.gpu : known->second.label);
+                        known == names.end() ? "GPU " + WithDashes(gpu.gpu) : known->second.label);
     std::vector<std::vector<std::string>> rows = {
         {"PID", "NAME", "CLASS", "MODE", "SLO", "OPEN", "P50 MS", "P99 MS", "LATE", "REQ/S",
          "LAUNCH/S", "GPU", "CLOSED", "MARK/S", "MEM GIB", "RESCUED"}};

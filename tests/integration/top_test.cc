@@ -107,7 +107,7 @@ TEST_F(TopTest, JobsAreShownByGpuWithWhatTheyDid) {
 
   const std::string table = Top({"--once"}).out;
   EXPECT_THAT(table,
-              AllOf(HasSubstr("GPU 9c1054b9388e53e685f9c237a036af06\n"), HasSubstr("serve.py"),
+              AllOf(HasSubstr("GPU 9c1054b9-388e-53e6-85f9-c237a036af06\n"), HasSubstr("serve.py"),
                     HasSubstr("20ms"), HasSubstr("25.0%"), HasSubstr("5.1"), HasSubstr("1.5%"),
                     HasSubstr("batch x2.5"), HasSubstr("5/20"), Not(HasSubstr("\x1b"))));
   EXPECT_EQ(ReadFile(path_), before) << "top only looks";
