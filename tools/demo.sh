@@ -68,24 +68,26 @@ run divvy apply --recover
 run divvy gpus | sed '/^MIG profiles/,$d'
 
 say "One GPU for a service and a training job: alone, together, and together behind the gate."
-# The CUDA driver is simulated too: kernels take as long as the jobs say, and share 16 SMs by MPS' rules.
+# The CUDA driver is simulated too: kernels take as long as the jobs say, and processes have 16 SMs in turns, which cost
+# 0.15 ms each. What is preloaded plays the kernel module, which sets how long turns are.
 job="$build/apps/divvy-sim-job/divvy-sim-job"
 infer=(infer --stream own --graph 1 --kernels 10 --us 300 --blocks 64 --rate 30 --requests 60)
 train=(train --kernels 20 --us 1000 --blocks 256 --secs 4)
 on_gpu() { # in an environment where CUDA is the simulator's
-  env LD_LIBRARY_PATH="$build/cuda-sim" DIVVY_CUDA_SIM="$node/gpu" DIVVY_BOARD_DIR="$node" \
-    DIVVY_CUDA_SIM_SPEC="gpus=1 sms=16 memory=8GiB mode=mps" "$@" 2>>"$node/gate.log"
+  env LD_LIBRARY_PATH="$build/cuda-sim" LD_PRELOAD="$build/cuda-sim/libdivvy_rm_control.so" DIVVY_CUDA_SIM="$node/gpu" \
+    DIVVY_BOARD_DIR="$node" DIVVY_CUDA_SIM_SPEC="gpus=1 sms=16 memory=8GiB mode=timeslice switch_us=150" "$@" 2>>"$node/gate.log"
 }
 figure() { grep -o "\"$1\": [0-9.]*" "$2" | cut -d" " -f2; }
+printf '$ divvy run --class batch -- train &\n$ divvy run --class latency -- infer\n'
 printf '  %-34s %18s %16s\n' '' 'inference p99, ms' 'training, ms'
 on_gpu "$job" "${infer[@]}" >"$node/i" && on_gpu "$job" "${train[@]}" --secs 1 >"$node/t"
 printf '  %-34s %18s %16s\n' 'each alone' "$(figure p99_ms "$node/i")" "$(figure ms_per_step "$node/t")"
-for way in 'together' 'together, divvy run'; do
+for way in 'together, in the driver'\''s turns' 'together, divvy run'; do
   behind=(env)
   guarded=(env)
   if [[ $way == *run ]]; then
-    behind=(divvy run --no-mps --class batch --)
-    guarded=(divvy run --no-mps --class latency --protect tight --)
+    behind=(divvy run --class batch --)
+    guarded=(divvy run --class latency --)
   fi
   on_gpu "${behind[@]}" "$job" "${train[@]}" >"$node/t" & training=$!
   on_gpu "${guarded[@]}" "$job" "${infer[@]}" >"$node/i"
@@ -95,6 +97,7 @@ done
 
 say "May two jobs share a GPU? Foretold from what each does alone; and the kernels of the training job above."
 run divvy advise examples/jobs/serve-and-train.yaml
+printf '$ divvy profile --ops --summary ops -- train\n'
 on_gpu divvy profile --ops --summary "$node/ops" -- "$job" "${train[@]}" --secs 1 >/dev/null
 head -n 5 "$node/ops"
 

@@ -15,6 +15,7 @@
 #include "run_job.h"
 #include "run_library.h"
 #include "run_options.h"
+#include "run_report.h"
 #include "run_sharing.h"
 #include "run_watch.h"
 
@@ -41,7 +42,8 @@ constexpr Duration kLatencyTimerSlack = std::chrono::microseconds(1);
 
 // What the gate reads. Each variable is set or taken away, for a run inside a run.
 Variables GateVariables(const RunOptions& options, const Sharing& sharing,
-                        const std::string& library, const std::string& run_id) {
+                        const std::string& library, const std::string& run_id,
+                        const std::optional<RunReport>& report) {
   const auto flag = [](bool set) { return set ? std::optional<std::string>("1") : std::nullopt; };
   std::optional<std::string> slo;
   if (options.slo) {
@@ -54,7 +56,7 @@ Variables GateVariables(const RunOptions& options, const Sharing& sharing,
           {"DIVVY_WEIGHT", TextOf(options.weight)},
           {"DIVVY_MEMORY_BYTES", TextOf(options.memory_bytes)},
           {"DIVVY_NAME", options.name},
-          {"DIVVY_REPORT", options.report},
+          {"DIVVY_REPORT", report ? std::optional(report->path()) : std::nullopt},
           {"DIVVY_OPS", UnlessEmpty(options.ops)},
           {"DIVVY_LOG", std::nullopt},
           {"DIVVY_APART", flag(sharing.apart)},
@@ -83,6 +85,13 @@ void Run(const RunWords& words, Invocation& invocation) {
   if (!options) return Complain(invocation, options.error());
   const auto library = FindGateLibrary(options->library);
   if (!library) return Complain(invocation, library.error());
+  std::optional<RunReport> report;
+  if (options->report) {
+    auto begun = RunReport::Begin(*options->report);
+    if (!begun) return Complain(invocation, begun.error());
+    report.emplace(*std::move(begun));
+  }
+  LeaveOuterRun();
 
   // Whoever read what we say may be gone; that is no reason to end the job.
   std::signal(SIGPIPE, SIG_IGN);
@@ -96,9 +105,9 @@ void Run(const RunWords& words, Invocation& invocation) {
   TellUser(sharing->line);
 
   Job job{.command = options->command,
-          .environment = GateVariables(*options, *sharing, *library, run_id),
+          .environment = GateVariables(*options, *sharing, *library, run_id, report),
           .timer_slack = options->latency ? kLatencyTimerSlack : Duration::zero()};
-  job.environment.merge(sharing->environment);
+  job.environment.merge(WithFormerValues(sharing->environment));
   if (sharing->mps) job.inherited_fd = sharing->mps->share();
   const JobEnd end = RunJob(job, MpsPace::FromEnvironment().look, [&] {
     if (!sharing->mps) return;
@@ -108,6 +117,7 @@ void Run(const RunWords& words, Invocation& invocation) {
   CleanUp();
   watch.Dismiss();
   if (!end.error.empty()) TellUser(end.error);
+  if (report) report->End(end);
   // Commands have statuses of ours; a job has its own.
   invocation.status = static_cast<ExitStatus>(EndAs(end));
 }

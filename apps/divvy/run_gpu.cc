@@ -142,7 +142,7 @@ Result<GpuChoice> ChooseGpu(const std::string& wanted, const char* visible,
   const auto node = library ? device::ReadNode(**library) : Fail(library.error());
   if (!node) {
     const std::string word = !wanted.empty() ? wanted : set ? several : "0";
-    return GpuChoice{Unchecked(word), {}};
+    return GpuChoice{Unchecked(word), {}, wanted.empty() ? "" : node.error().message};
   }
   auto choice = ChooseOn(*node, wanted, set ? visible : nullptr);
   if (!choice || !choice->gpu) return choice;

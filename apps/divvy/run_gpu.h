@@ -22,7 +22,8 @@ struct JobGpu {
 // Where a job will run.
 struct GpuChoice {
   std::optional<JobGpu> gpu;
-  std::string why_none;  // Without `gpu`: why it is not one GPU, for people.
+  std::string why_none;        // Without `gpu`: why it is not one GPU, for people.
+  std::string unchecked = {};  // Why nobody could tell whether the word of --gpu is right.
 };
 
 // `wanted` is the word of --gpu (an index as nvidia-smi counts, or a UUID or its

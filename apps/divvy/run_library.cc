@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 
 #include "base/text_safety.h"
 #include "elf_library.h"
@@ -57,8 +59,12 @@ Result<std::string> FindGateLibrary(const std::string& given) {
 
 std::string PreloadedBefore(const std::string& library) {
   const char* const others = std::getenv("LD_PRELOAD");
-  const bool alone = others == nullptr || *others == '\0';
-  return alone ? library : fmt::format("{}:{}", library, others);
+  std::string_view rest = others == nullptr ? "" : others;
+  // A run around this one has it there already.
+  if (rest.starts_with(library) && (rest.size() == library.size() || rest[library.size()] == ':')) {
+    rest.remove_prefix(std::min(rest.size(), library.size() + 1));
+  }
+  return rest.empty() ? library : fmt::format("{}:{}", library, rest);
 }
 
 }  // namespace divvy::app

@@ -1,13 +1,10 @@
 #include "run_options.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -15,6 +12,7 @@
 #include "base/number.h"
 #include "base/text_safety.h"
 #include "base/yaml_reader.h"
+#include "gate/ops.h"
 
 namespace divvy::app {
 namespace {
@@ -101,6 +99,9 @@ std::string AbsolutePath(const std::string& path) {
 
 Result<std::string> ExistingFile(std::string_view option, const std::string& path) {
   std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return Wrong(fmt::format("{}: {} is a folder, not a file", option, Quoted(path)));
+  }
   if (!std::filesystem::is_regular_file(path, error)) {
     return Fail(ErrorCode::kNotFound, fmt::format("{}: there is no file {}", option, Quoted(path)));
   }
@@ -161,6 +162,15 @@ bool IsApart(const RunWords& words, const RunOptions& options) {
   return guarded && !words.mps && !words.sm_percent;
 }
 
+// The job reads it too, and says which of its lines are wrong.
+Result<void> CheckOps(const std::string& path) {
+  if (path.empty()) return {};
+  static gate::KnownOps ops;  // It is never freed.
+  std::array<char, 512> error{};
+  if (ops.Load(path.c_str(), error.data(), error.size())) return {};
+  return Wrong(fmt::format("--ops: {}", error.data()));
+}
+
 Result<void> TakeNames(const RunWords& words, RunOptions& options) {
   options.name = words.name.empty() ? NameOf(options.command) : words.name;
   if (!IsName(options.name) || options.name.size() > kLongestName) {
@@ -180,14 +190,8 @@ Result<void> TakeNames(const RunWords& words, RunOptions& options) {
   if (words.report) {
     const bool to_stderr = words.report->empty() || *words.report == "-";
     options.report = to_stderr ? "-" : AbsolutePath(*words.report);
-    const std::string folder = std::filesystem::path(*options.report).parent_path();
-    if (!to_stderr && access(folder.c_str(), W_OK) != 0) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--report {}: cannot write to {}: {}", *options.report, folder,
-                              strerror(errno)));
-    }
   }
-  return {};
+  return CheckOps(options.ops);
 }
 
 }  // namespace
@@ -208,7 +212,9 @@ void AddRunOptions(CLI::App& command, RunWords& words) {
                   "training, or none")
       ->check(CLI::IsMember({"tight", "balanced", "off"}).description(""))
       ->type_name("tight|balanced|off");
-  command.add_option("--weight", words.weight, "Batch: share among batch jobs (default: 1)")
+  command
+      .add_option("--weight", words.weight,
+                  "Batch: share among batch jobs, 0.01 to 100 (default: 1)")
       ->type_name("W");
   command.add_option("--memory", words.memory, "Memory of the GPU that the job may allocate")
       ->type_name("SIZE");
@@ -258,6 +264,7 @@ Result<RunOptions> CheckRunWords(const RunWords& words, std::vector<std::string>
   options.latency = words.job_class == "latency";
   options.sm_percent = words.sm_percent;
   options.mps = !words.no_mps;
+  options.asks_for_mps = words.mps;
   options.gpu = words.gpu;
   options.command = std::move(command);
   if (auto fits = CheckTogether(words, options.latency); !fits) return Fail(fits.error());

@@ -38,6 +38,7 @@ struct RunOptions {
   std::optional<std::uint64_t> memory_bytes;
   std::optional<int> sm_percent;
   bool mps = true;
+  bool asks_for_mps = false;  // By --mps.
   // A latency job outside of MPS, with time slices of its own that interrupt batch jobs'. Where MPS
   // is the node's or the user's it is a client all the same, unless `mps` is false.
   bool apart = false;

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "device/mps.h"
@@ -46,6 +49,7 @@ void TakeTurns(const RunOptions& options, const std::string& why, Sharing& shari
   if (options.sm_percent) {
     sharing.line += fmt::format("; --sm-percent {} has no effect", *options.sm_percent);
   }
+  if (options.asks_for_mps) sharing.line += "; --mps has no effect";
 }
 
 std::string PipeOfNode() {
@@ -116,7 +120,39 @@ void UseMps(const RunOptions& options, const GpuChoice& choice, const std::strin
   sharing.mps = *std::move(use);
 }
 
+constexpr std::string_view kFormer = "DIVVY_FORMER_";
+
+bool SaysWhichGpu(const std::string& name) {
+  return name == "CUDA_VISIBLE_DEVICES" || name == "CUDA_DEVICE_ORDER";
+}
+
 }  // namespace
+
+void LeaveOuterRun() {
+  std::map<std::string, std::string> former;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (!text.starts_with(kFormer) || equals == std::string_view::npos) continue;
+    former.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  for (const auto& [name, value] : former) {
+    const std::string own = name.substr(kFormer.size());
+    unsetenv(name.c_str());
+    value.empty() ? unsetenv(own.c_str()) : setenv(own.c_str(), value.c_str(), 1);
+  }
+}
+
+std::map<std::string, std::optional<std::string>> WithFormerValues(
+    const std::map<std::string, std::optional<std::string>>& environment) {
+  auto all = environment;
+  for (const auto& [name, value] : environment) {
+    if (SaysWhichGpu(name)) continue;
+    const char* const former = std::getenv(name.c_str());
+    all[std::string(kFormer) + name] = former == nullptr ? "" : former;
+  }
+  return all;
+}
 
 Result<Sharing> ShareGpu(const RunOptions& options, const std::string& nvml,
                          const std::string& gate) {
@@ -145,6 +181,9 @@ Result<Sharing> ShareGpu(const RunOptions& options, const std::string& nvml,
     sharing.line = fmt::format("MPS ({}={} was set already: used as it is)", kPipeVariable, pipe);
   } else {
     UseMps(options, choice, gate, sharing);
+  }
+  if (!choice.unchecked.empty()) {
+    sharing.line += fmt::format("; --gpu {} was not checked: {}", options.gpu, choice.unchecked);
   }
   if (!sharing.by_mps && choice.gpu && choice.gpu->exclusive) {
     sharing.line += fmt::format("; {} is in compute mode exclusive-process: nobody else can use it",

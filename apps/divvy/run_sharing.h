@@ -22,6 +22,13 @@ struct Sharing {
   std::map<std::string, std::optional<std::string>> environment;
 };
 
+// Takes back what a run around this one set for its own job: what is run in it is its own. Which
+// GPU it is to use stays as it was said there.
+void LeaveOuterRun();
+// `environment`, and for a run inside the job what the variables in it are without us.
+[[nodiscard]] std::map<std::string, std::optional<std::string>> WithFormerValues(
+    const std::map<std::string, std::optional<std::string>>& environment);
+
 // Chooses the GPU and, unless told not to, joins or starts its MPS daemon. What stands in
 // the way of MPS is told, not an error: the gate works without. A job that is to be apart comes by
 // the same rules to the GPU whose daemon others join. `gate` is the gate's library, as

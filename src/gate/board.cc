@@ -172,10 +172,12 @@ Found Attach(const char* path, Board** board, char* error, unsigned size) {
     return Found::kUnfinished;
   }
   if ((*board)->version != kBoardVersion || (*board)->bytes != sizeof(Board)) {
-    snprintf(
-        error, size,
-        "the board %s is of version %u where this Divvy has %u: end the jobs of the other version",
-        path, (*board)->version, kBoardVersion);
+    snprintf(error, size,
+             "the board %s is of version %u (%u bytes) where this Divvy has %u (%u): end the jobs "
+             "of the "
+             "other version, or remove the file if there are none",
+             path, (*board)->version, static_cast<unsigned>((*board)->bytes), kBoardVersion,
+             static_cast<unsigned>(sizeof(Board)));
     CloseBoard(*board);
     return Found::kWrong;
   }

@@ -48,7 +48,9 @@ bool ParseOp(char* line, KnownOp& op, char* error, unsigned error_size) {
   double microseconds = 0.0;
   double part = 0.0;
   const char* wrong = nullptr;
-  if (*name == '\0')
+  if (fill == nullptr)
+    wrong = "a kernel has six fields, divided by tabs";
+  else if (*name == '\0')
     wrong = "the kernel's name is missing";
   else if (!ParseDimensions(grid, shape.grid))
     wrong = "the grid must be as 8x1x1";
@@ -82,6 +84,7 @@ bool KnownOps::Load(const char* path, char* error, unsigned error_size) {
   char* line = nullptr;
   std::size_t size = 0;
   unsigned number = 0;
+  unsigned wrong = 0;
   bool good = true;
   error[0] = '\0';
   for (ssize_t length = 0; good && (length = getline(&line, &size, file)) >= 0;) {
@@ -102,9 +105,17 @@ bool KnownOps::Load(const char* path, char* error, unsigned error_size) {
     if (length == 0) continue;
     if (ParseOp(line, op, reason, sizeof reason)) {
       Add(op);
-    } else if (error[0] == '\0') {
+    } else if (++wrong == 1) {
       snprintf(error, error_size, "%s:%u: %s; the line is left out", path, number, reason);
     }
+  }
+  if (number == 0) {
+    good = false;
+    snprintf(error, error_size, "%s: %s", path,
+             ferror(file) != 0 ? "cannot be read" : "is empty; a kernel profile has a heading");
+  } else if (wrong > 1) {
+    const std::size_t length = strlen(error);
+    snprintf(error + length, error_size - length, ", and so are %u others", wrong - 1);
   }
   free(line);
   fclose(file);

@@ -31,7 +31,7 @@ struct KnownOp {
 class KnownOps {
  public:
   // False, with the reason in `error`, if the file cannot be read or is not of this kind. `error`
-  // names the first wrong line also when it returns true.
+  // names the first wrong line, and counts the others, also when it returns true.
   [[nodiscard]] bool Load(const char* path, char* error, unsigned error_size);
   [[nodiscard]] const KnownOp* Find(std::uint64_t key) const;
   [[nodiscard]] std::uint32_t Count() const { return count_; }

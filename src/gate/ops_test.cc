@@ -94,12 +94,25 @@ TEST(KnownOpsTest, AWrongLineIsNamedAndLeftOut) {
   }
 }
 
+TEST(KnownOpsTest, TheFirstWrongLineIsNamedAndTheOthersAreCounted) {
+  const OpsFile file(kHeading + "one two\n\nk\t8x1\t1x1x1\t0\t1\t1\nthree\n");
+  KnownOps& ops = Fresh();
+  char error[512];
+  ASSERT_TRUE(ops.Load(file.path(), error, sizeof error));
+  EXPECT_NE(std::string(error).find(":2: a kernel has six fields"), std::string::npos) << error;
+  EXPECT_NE(std::string(error).find("2 others"), std::string::npos) << error;
+}
+
 TEST(KnownOpsTest, RefusesWhatIsNoProfile) {
   const OpsFile file("name,ms\n");
   KnownOps& ops = Fresh();
   char error[256];
   EXPECT_FALSE(ops.Load(file.path(), error, sizeof error));
   EXPECT_NE(std::string(error).find("heading"), std::string::npos);
+  EXPECT_FALSE(ops.Load(OpsFile("").path(), error, sizeof error));
+  EXPECT_NE(std::string(error).find("is empty"), std::string::npos) << error;
+  EXPECT_FALSE(ops.Load("/tmp", error, sizeof error));
+  EXPECT_NE(std::string(error).find("cannot be read"), std::string::npos) << error;
   EXPECT_FALSE(ops.Load("/nonexistent/ops", error, sizeof error));
   EXPECT_NE(std::string(error).find("/nonexistent/ops"), std::string::npos);
 }

@@ -85,12 +85,13 @@ Coverage GateTest::CoverageIn(const std::string& text) {
     ADD_FAILURE() << "no report of what was launched in:\n" << text;
   }
   char mode[16] = "";
-  if (std::sscanf(
-          line("markers, gate closed").c_str(),
-          "divvy: GPU %*d: mode %15[a-z], %llu markers, gate closed for %lf ms by this job, "
-          "%llu requests, p99 %lf",
-          mode, &coverage.markers, &coverage.closed_ms, &coverage.requests,
-          &coverage.p99_ms) == 5) {
+  if (std::sscanf(line("gate closed for").c_str(),
+                  "divvy: GPU %*d: mode %15[a-z], gate closed for %lf ms by this job, %llu "
+                  "requests, p99 %lf",
+                  mode, &coverage.closed_ms, &coverage.requests, &coverage.p99_ms) == 4 ||
+      std::sscanf(line("of GPU time by prediction").c_str(),
+                  "divvy: GPU %*d: mode %15[a-z], %llu markers, %lf s of GPU time", mode,
+                  &coverage.markers, &coverage.gpu_s) == 3) {
     coverage.mode = mode;
   }
   return coverage;

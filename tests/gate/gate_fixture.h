@@ -25,6 +25,7 @@ struct Coverage {
   unsigned long long graphs = 0;
   unsigned long long captured = 0;
   unsigned long long markers = 0;
+  double gpu_s = 0;
   double closed_ms = 0;
   unsigned long long requests = 0;
   double p99_ms = 0;

@@ -135,14 +135,19 @@ TEST_F(RunMpsTest, RunInsideOfARunSharesByItsOwnOptions) {
   const std::string run = std::string("\n") + DIVVY_PATH + " run --class ";
   const std::string job = std::string(" -- sh -c '") + kHowItShares + "' 2>/dev/null";
   environment_["ASAN_OPTIONS"] = "verify_asan_link_order=0";
+  const std::string client = "none 1 " + node_.Path("run") + "/divvy/mps-0/pipe 1\n";
+  const std::string apart = "1 none /nonexistent none\n";
   EXPECT_EQ(
       Run({"--class", "latency"}, kHowItShares + run + "batch" + job + run + "latency" + job).out,
-      "1 none /nonexistent none\n"
-      "none none /nonexistent none\n"
-      "1 none /nonexistent none\n");
-  const std::string pipe = node_.Path("run") + "/divvy/mps-0/pipe";
+      apart + client + apart);
   EXPECT_EQ(Run({"--class", "batch"}, kHowItShares + run + "latency --no-mps" + job).out,
-            "none 1 " + pipe + " 1\n1 none /nonexistent 1\n");
+            client + apart);
+  EXPECT_EQ(Run({"--class", "batch"}, kHowItShares + run + "latency" + job).out, client + apart)
+      << "our own daemon is nobody else's";
+  // What the user had set is there again.
+  environment_["CUDA_MPS_PIPE_DIRECTORY"] = "/users/own";
+  EXPECT_EQ(Run({"--class", "latency", "--no-mps"}, kHowItShares + run + "batch" + job).out,
+            apart + "none none /users/own 1\n");
   ExpectNothingLeft();
 }
 

@@ -22,8 +22,10 @@ namespace divvy::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST_F(RunTest, LatencyJobSeesItsSettings) {
   const Finished done = Run({"--class", "latency", "--slo", "1.5ms", "--memory", "1.5GiB", "--name",
@@ -59,11 +61,61 @@ TEST_F(RunTest, BatchJobInsideALatencyJobIsABatchJob) {
   environment_["ASAN_OPTIONS"] = "verify_asan_link_order=0";
   const Finished done = Run({"--class", "batch", "--weight", "2.5", "--report", "--no-mps"}, "env");
   EXPECT_THAT(done.out, AllOf(HasSubstr("DIVVY_CLASS=batch\n"), HasSubstr("DIVVY_WEIGHT=250\n"),
-                              HasSubstr("DIVVY_REPORT=-\n"),
+                              HasSubstr("DIVVY_REPORT=/proc/"),
                               HasSubstr("LD_PRELOAD=" IDLE_GATE_LIBRARY ":libm.so.6\n"),
                               Not(HasSubstr("DIVVY_SLO_US")), Not(HasSubstr("DIVVY_PROTECT")),
                               Not(HasSubstr("DIVVY_APART")), Not(HasSubstr("DIVVY_MPS="))));
-  EXPECT_EQ(done.err, "divvy: time slicing: --no-mps was given\n");
+  EXPECT_THAT(done.err, StartsWith("divvy: time slicing: --no-mps was given\n"));
+}
+
+TEST_F(RunTest, LibraryIsThereOnceInARunInsideOfARun) {
+  environment_["ASAN_OPTIONS"] = "verify_asan_link_order=0";
+  const std::string inner =
+      std::string(DIVVY_PATH) + " run --class batch --no-mps -- sh -c 'echo $LD_PRELOAD'";
+  EXPECT_EQ(Run({"--class", "batch", "--no-mps"}, inner).out, IDLE_GATE_LIBRARY "\n");
+  environment_["LD_PRELOAD"] = "libm.so.6";
+  EXPECT_EQ(Run({"--class", "batch", "--no-mps"}, inner).out, IDLE_GATE_LIBRARY ":libm.so.6\n");
+}
+
+// What tells of launches is in the job's processes: of one that it is not in, nobody tells.
+TEST_F(RunTest, ReportSaysThatNobodyReported) {
+  const std::vector<std::string> words{"--class", "batch", "--no-mps", "--report"};
+  EXPECT_THAT(Run(words, "true").err,
+              HasSubstr("no process of this job used CUDA behind the gate"));
+  EXPECT_THAT(Run(words, "kill -9 $$").err, HasSubstr("before it was killed"));
+  const std::string told = "echo divvy: 3 kernels >>$DIVVY_REPORT";
+  const std::string err = Run(words, told).err;
+  EXPECT_THAT(err, EndsWith("was given\ndivvy: 3 kernels\n"));
+  // And so in a file, to which is added.
+  const std::string file = node_.Path("report");
+  for (const char* const job : {"true", told.c_str(), "true"})
+    Run({"--class", "batch", "--no-mps", "--report", file}, job);
+  EXPECT_THAT(ReadFile(file), AllOf(StartsWith("divvy: no process"),
+                                    HasSubstr("\ndivvy: 3 kernels\ndivvy: no process")));
+}
+
+TEST_F(RunTest, FilesThatAreNoneAreNamedBeforeTheJobBegins) {
+  const auto refused = [&](const std::string& option, const std::string& path) {
+    const Finished done = Run({"--class", "batch", "--no-mps", option, path}, "echo ran");
+    EXPECT_EQ(done.out, "") << option << " " << path;
+    EXPECT_NE(done.exit_status, 0);
+    EXPECT_THAT(done.err, AllOf(HasSubstr(option), HasSubstr(path)));
+    return done.err;
+  };
+  EXPECT_THAT(refused("--report", node_.Path("")), HasSubstr("Is a directory"));
+  EXPECT_THAT(refused("--report", "/nonexistent/report"), HasSubstr("No such file"));
+  EXPECT_THAT(refused("--ops", "/tmp"), HasSubstr("is a folder"));
+  const std::string empty = node_.Path("empty");
+  std::ofstream(empty).close();
+  EXPECT_THAT(refused("--ops", empty), HasSubstr("has a heading"));
+}
+
+TEST_F(RunTest, WhatCannotBeCheckedOrHasNoEffectIsSaid) {
+  environment_["DIVVY_NVML"] = "/nonexistent/nvml.so";
+  environment_["PATH"] = "/usr/bin:/bin";
+  EXPECT_THAT(Run({"--class", "batch", "--no-mps", "--gpu", "5"}, "true").err,
+              AllOf(HasSubstr("--gpu 5 was not checked"), HasSubstr("/nonexistent/nvml.so")));
+  EXPECT_THAT(Run({"--class", "latency", "--mps"}, "true").err, HasSubstr("--mps has no effect"));
 }
 
 TEST_F(RunTest, ThreadsOfALatencyJobAreWokenOnTime) {

@@ -240,6 +240,27 @@ void JoinGpu(const Driver& driver, GpuState& gpu) {
   StartKeeper();
 }
 
+const char* const kModes[] = {"unknown", "device", "host", "pass"};
+
+void ReportLatency(FILE* out, const GpuState& gpu) {
+  const std::uint64_t since = gpu.slot->closed_since_ns.load();
+  const std::uint64_t closed_ns = gpu.slot->closed_ns.load() + (since == 0 ? 0 : NowNs() - since);
+  fprintf(out,
+          "divvy: GPU %d: mode %s, gate closed for %.1f ms by this job, %llu requests, p99 %.3f "
+          "ms, opened by others %llu times\n",
+          gpu.index, kModes[static_cast<int>(gpu.mode.load())],
+          static_cast<double>(closed_ns) / 1e6, static_cast<unsigned long long>(gpu.times.Count()),
+          static_cast<double>(gpu.times.Quantile(990)) / 1e6,
+          static_cast<unsigned long long>(gpu.slot->rescued.load()));
+  if (gpu.slot->apart.load() == 0) return;
+  const HoldTrials& trials = gpu.hold_trials;
+  fprintf(out,
+          "divvy: GPU %d: apart: of requests in a row %u found the GPU held and took %.3f ms, %u "
+          "did not and took %.3f\n",
+          gpu.index, trials.Count(true), static_cast<double>(trials.MedianNs(true)) / 1e6,
+          trials.Count(false), static_cast<double>(trials.MedianNs(false)) / 1e6);
+}
+
 void Report(FILE* out) {
   const Coverage& seen = process.coverage;
   fprintf(out,
@@ -257,28 +278,19 @@ void Report(FILE* out) {
             "divvy: no launch was seen: either the program used no GPU, or it reached the driver "
             "past the gate\n");
   }
-  static const char* const kModes[] = {"unknown", "device", "host", "pass"};
   for (const GpuState& gpu : process.gpus) {
     if (gpu.phase.load() != kJoined || gpu.slot == nullptr) continue;
-    const std::uint64_t since = gpu.slot->closed_since_ns.load();
-    const std::uint64_t closed_ns = gpu.slot->closed_ns.load() + (since == 0 ? 0 : NowNs() - since);
-    fprintf(out,
-            "divvy: GPU %d: mode %s, %llu markers, gate closed for %.1f ms by this job, %llu "
-            "requests, p99 %.3f ms, opened by others %llu times\n",
-            gpu.index, kModes[static_cast<int>(gpu.mode.load())],
-            static_cast<unsigned long long>(gpu.slot->markers.load()),
-            static_cast<double>(closed_ns) / 1e6,
-            static_cast<unsigned long long>(gpu.times.Count()),
-            static_cast<double>(gpu.times.Quantile(990)) / 1e6,
-            static_cast<unsigned long long>(gpu.slot->rescued.load()));
-    if (gpu.slot->apart.load() == 0) continue;
-    const HoldTrials& trials = gpu.hold_trials;
-    fprintf(out,
-            "divvy: GPU %d: apart: of requests in a row %u found the GPU held and took %.3f ms, %u "
-            "did not and took %.3f\n",
-            gpu.index, trials.Count(true), static_cast<double>(trials.MedianNs(true)) / 1e6,
-            trials.Count(false), static_cast<double>(trials.MedianNs(false)) / 1e6);
+    if (process.settings.job.job_class == JobClass::kLatency) {
+      ReportLatency(out, gpu);
+    } else {
+      fprintf(out, "divvy: GPU %d: mode %s, %llu markers, %.1f s of GPU time by prediction\n",
+              gpu.index, kModes[static_cast<int>(gpu.mode.load())],
+              static_cast<unsigned long long>(gpu.slot->markers.load()),
+              static_cast<double>(gpu.slot->gpu_ns.load()) / 1e9);
+    }
   }
+  if (const std::uint64_t refused = seen.out_of_memory.load(); refused != 0)
+    fprintf(out, "divvy: memory refused %llu times\n", static_cast<unsigned long long>(refused));
 }
 
 // The driver was loaded, and yet nobody asked the gate for anything: that is what a report is for.
