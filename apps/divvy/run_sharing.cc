@@ -85,8 +85,8 @@ void StayApart(const RunOptions& options, const GpuChoice& choice, Sharing& shar
 
 void UseMps(const RunOptions& options, const GpuChoice& choice, const std::string& gate,
             Sharing& sharing) {
-  const auto program =
-      device::FindMpsControl(std::getenv("PATH") == nullptr ? "" : std::getenv("PATH"));
+  const char* const path = std::getenv("PATH");
+  const auto program = device::FindMpsControl(path == nullptr ? "" : path);
   if (program && HasDaemonOfNode(*program)) {
     AddClientSettings(options, sharing);
     sharing.line = fmt::format("MPS (this node's daemon at {}, used as it is)", PipeOfNode());
