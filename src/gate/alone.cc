@@ -2,6 +2,8 @@
 
 #include "gate/turns.h"
 
+#include <algorithm>
+
 namespace divvy::gate {
 namespace {
 
@@ -13,8 +15,9 @@ constexpr std::uint64_t kGraceNs = 2'000'000;
 // moved for so long, and one stands there, they all stand; before, one may be in the middle of a
 // long kernel.
 constexpr std::uint64_t kQuietNs = 30'000'000;
-// With less than that in filled stretches nothing is known.
+// With less than that in filled stretches nothing is known, or a bound at most.
 constexpr std::uint64_t kEnoughNs = kAloneNs / 2;
+static_assert(kAloneQueueUs * 1'000 >= std::int64_t{kLongestAloneNs}, "it would run dry");
 // Predictions are not that wrong: something else is.
 constexpr std::uint64_t kLeastScale = kUnscaled / 64;
 constexpr std::uint64_t kMostScale = std::uint64_t{kUnscaled} * 64;
@@ -232,6 +235,7 @@ void AloneMeter::Begin(const Board& board, int slot, std::uint64_t until_ns, std
     passed_us_ += furthest_us_[i];
   }
   first_ns_ = 0;
+  still_ns_ = 0;
   took_ns_ = 0;
   work_us_ = 0;
 }
@@ -243,9 +247,11 @@ void AloneMeter::End(Board& board, std::uint64_t now_ns) {
   // One that was stopped meanwhile has not seen what happened.
   const bool was_away = now_ns > until_ns_ + kGraceNs;
   const bool is_enough = took_ns_ >= kEnoughNs && work_us_ > 0;
-  if (!was_away && is_enough) Take();
-  if (!was_away && (is_enough || !HasFilledQueue(own, now_ns)))
+  const bool was_short = WasAlone(now_ns) && !HasFilledQueue(own, now_ns);
+  if (!was_away && (is_enough || was_short)) {
+    is_enough ? Take() : Bound(now_ns);
     own.measured.store(1, std::memory_order_relaxed);
+  }
   const std::uint64_t took = was_away ? kLongestAloneNs : now_ns - began_ns_;
   board.alone_soon_ns.store(now_ns + took * kSoonAgain, std::memory_order_relaxed);
   board.alone_next_ns.store(now_ns + took * kLaterAgain, std::memory_order_relaxed);
@@ -275,7 +281,12 @@ void AloneMeter::Look(const Board& board, std::uint64_t now_ns) {
     in_stretch_ = false;
     took_ns_ = 0;
     work_us_ = 0;
+    still_ns_ = 0;
     return;
+  }
+  if (still_ns_ == 0) {
+    still_ns_ = now_ns;
+    still_us_ = passed;
   }
   const Closed closed = ClosedByLatencyJobs(board);
   const bool interrupted = closed.now || closed.ns != latency_closed_ns_;
@@ -302,7 +313,18 @@ void AloneMeter::EndStretch() {
 bool AloneMeter::IsEnough(const Board& board, std::uint64_t now_ns) const {
   if (now_ns < began_ns_ + kAloneNs) return false;
   const std::uint64_t took = took_ns_ + (in_stretch_ ? last_ns_ - first_ns_ : 0);
-  return took >= kEnoughNs || !HasFilledQueue(board.slots[slot_], now_ns);
+  return took >= kEnoughNs || (WasAlone(now_ns) && !HasFilledQueue(board.slots[slot_], now_ns));
+}
+
+bool AloneMeter::WasAlone(std::uint64_t now_ns) const {
+  return still_ns_ != 0 && now_ns >= still_ns_ + kAloneNs;
+}
+
+void AloneMeter::Bound(std::uint64_t now_ns) {
+  const std::uint64_t work_us = passed_us_ - still_us_;
+  if (work_us == 0) return;
+  const std::uint64_t most = (now_ns - still_ns_) * kUnscaled / (work_us * 1'000);
+  if (most < scale_) scale_ = static_cast<std::uint32_t>(std::max(most, kLeastScale));
 }
 
 void AloneMeter::Take() {

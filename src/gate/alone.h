@@ -8,8 +8,8 @@
 // share a GPU, they are alone on it for some 20 ms, one after the other and in a hundredth of the
 // time in all. What the GPU then takes for a microsecond of predicted work is what the job is
 // charged for one; as long as that is not known of all that are at work, all are charged as
-// predicted, which is wrong for all of them alike. A job whose queue is short even then has the GPU
-// idle by its own doing: nobody waits for such a one, and it stays charged as predicted.
+// predicted, which is wrong for all of them alike. Of a job whose queue is short even then only a
+// bound is known: its work did not take longer than it was alone.
 
 #include "gate/board.h"
 
@@ -64,6 +64,9 @@ class AloneMeter {
   [[nodiscard]] std::uint32_t Passed(const Slot& own);
   [[nodiscard]] bool IsEnough(const Board& board, std::uint64_t now_ns) const;
   void Take();
+  // Whether the others stood still for as long as a moment is to last.
+  [[nodiscard]] bool WasAlone(std::uint64_t now_ns) const;
+  void Bound(std::uint64_t now_ns);
   [[nodiscard]] bool IsNew() const;
 
   std::uint32_t scale_ = kUnscaled;
@@ -79,6 +82,8 @@ class AloneMeter {
   std::uint64_t latency_closed_ns_ = 0;  // for how long latency jobs had kept the gate closed
   // By track: threads that launch into one stream may put their marks there out of order.
   std::uint32_t furthest_us_[kTracks] = {};
+  std::uint64_t still_ns_ = 0;  // since when they have not moved; 0: they do
+  std::uint32_t still_us_ = 0;  // how far its own work was then
   // A stretch of time in which its queue was filled, from mark to mark.
   bool in_stretch_ = false;
   std::uint64_t first_ns_ = 0;

@@ -256,6 +256,18 @@ TEST(SharesTest, OfOneThatWaitsAfterEachStep) {
   gpu.ExpectShares({0.5, 0.25, 0.25}, 0.1, 4);
 }
 
+// It is not alone before those have ended.
+TEST(SharesTest, OfOneThatWaitsAfterEachStepBesideLongKernels) {
+  for (const int step : {12, 20, 32, 48}) {
+    Gpu gpu;
+    gpu.Add({.unit_us = 250, .predicted = 2, .step = step, .thinks_us = 50});
+    gpu.Add({.unit_us = 15'000, .depth = 6});
+    gpu.Run(4);
+    SCOPED_TRACE(step);
+    gpu.ExpectShares({0.5, 0.5}, 0.15, 4);
+  }
+}
+
 // Of what it launched first nobody knew what it would take.
 TEST(SharesTest, OneThatJoinsFarAheadIsChargedRightSoon) {
   Gpu gpu;

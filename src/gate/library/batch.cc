@@ -109,7 +109,7 @@ cuda::Stream NameOf(cuda::Stream stream) {
 }
 
 // Streams have tracks of their own, as far as there are any: marks of two on one would hide each
-// other.
+// other. One whose marks have all been passed is free for another stream.
 int TrackOf(GpuState& gpu, cuda::Stream stream) {
   const cuda::Stream named = NameOf(stream);
   for (int i = 0; i < kTracks; ++i) {
@@ -117,8 +117,17 @@ int TrackOf(GpuState& gpu, cuda::Stream stream) {
     if (taken == nullptr && gpu.tracks[i].compare_exchange_strong(taken, named)) return i;
     if (taken == named) return i;
   }
+  const int shared = static_cast<int>(HashOf(named) % kTracks);
+  if (gpu.board->batch_jobs.load(std::memory_order_relaxed) < 2) return shared;
+  for (int i = 0; i < kTracks; ++i) {
+    cuda::Stream taken = gpu.tracks[i].load(std::memory_order_relaxed);
+    if (gpu.slot->passed[i].load(std::memory_order_relaxed) ==
+            gpu.slot->submitted[i].load(std::memory_order_relaxed) &&
+        gpu.tracks[i].compare_exchange_strong(taken, named))
+      return i;
+  }
   gpu.unmeasurable.store(true, std::memory_order_relaxed);
-  return static_cast<int>(HashOf(named) % kTracks);
+  return shared;
 }
 
 // Behind what was launched so far, for other batch jobs to see when the GPU is done with it; and at
