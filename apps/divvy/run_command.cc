@@ -107,7 +107,7 @@ void Run(const RunWords& words, Invocation& invocation) {
   Job job{.command = options->command,
           .environment = GateVariables(*options, *sharing, *library, run_id, report),
           .timer_slack = options->latency ? kLatencyTimerSlack : Duration::zero()};
-  job.environment.merge(WithFormerValues(sharing->environment));
+  job.environment.merge(WithFormerValues(*sharing));
   if (sharing->mps) job.inherited_fd = sharing->mps->share();
   const JobEnd end = RunJob(job, MpsPace::FromEnvironment().look, [&] {
     if (!sharing->mps) return;

@@ -16,14 +16,15 @@ namespace divvy::app {
 namespace {
 
 constexpr const char* kNobody =
-    "divvy: no process of this job used CUDA behind the gate: either it used none, or it is "
-    "statically linked, clears LD_PRELOAD, or runs as another user";
-constexpr const char* kNobodyToTell =
-    "divvy: no process of this job told what it launched before it was killed";
+    "divvy: no process of this job told of launches: none used CUDA behind the gate (a program "
+    "that is statically linked, clears LD_PRELOAD or runs as another user has none), or those that "
+    "did were killed, still run, or are in a run or container of their own";
 
-long SizeOf(int fd) {
+// Of a pipe or a terminal nobody can say what others wrote there.
+std::optional<off_t> SizeOf(int fd) {
   struct stat status{};
-  return fstat(fd, &status) == 0 ? static_cast<long>(status.st_size) : 0;
+  if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  return status.st_size;
 }
 
 }  // namespace
@@ -31,13 +32,16 @@ long SizeOf(int fd) {
 Result<RunReport> RunReport::Begin(std::string where) {
   const int fd = where == "-" ? memfd_create("divvy-report", MFD_CLOEXEC)
                               : open(where.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) {
+  // A socket cannot be opened, and yet be what somebody wants written to: the job will see.
+  if (fd < 0 && errno != ENXIO) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--report {}: cannot be written: {}", where, strerror(errno)));
   }
-  const long size = SizeOf(fd);
-  return RunReport(std::move(where), fd, size);
+  return RunReport(std::move(where), fd);
 }
+
+RunReport::RunReport(std::string where, int fd)
+    : where_(std::move(where)), fd_(fd), size_(SizeOf(fd)) {}
 
 RunReport::RunReport(RunReport&& other) noexcept
     : where_(std::move(other.where_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
@@ -51,11 +55,10 @@ std::string RunReport::path() const {
 }
 
 void RunReport::End(const JobEnd& end) const {
-  if (SizeOf(fd_) == size_ && end.error.empty())
-    dprintf(fd_, "%s\n", end.signal == 0 ? kNobody : kNobodyToTell);
+  if (size_ && SizeOf(fd_) == size_ && end.error.empty()) dprintf(fd_, "%s\n", kNobody);
   if (where_ != "-") return;
   std::array<char, 4096> part{};
-  long at = 0;
+  off_t at = 0;
   for (ssize_t got = 0; (got = pread(fd_, part.data(), part.size(), at)) > 0; at += got)
     std::fwrite(part.data(), 1, static_cast<std::size_t>(got), stderr);
 }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -23,12 +26,11 @@ class RunReport {
   void End(const JobEnd& end) const;
 
  private:
-  RunReport(std::string where, int fd, long size)
-      : where_(std::move(where)), fd_(fd), size_(size) {}
+  RunReport(std::string where, int fd);
 
   std::string where_;
-  int fd_;     // The file, or memory in its place; -1 when it was moved from.
-  long size_;  // When the job began.
+  int fd_;  // The file, or memory in its place; -1 when it was moved from, or cannot be opened.
+  std::optional<off_t> size_;  // When the job began, of what has one.
 };
 
 }  // namespace divvy::app

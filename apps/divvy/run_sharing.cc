@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "device/mps.h"
 #include "run_gpu.h"
@@ -110,6 +111,7 @@ void UseMps(const RunOptions& options, const GpuChoice& choice, const std::strin
   // The daemon has one device only, and counts it from 0.
   sharing.environment["CUDA_VISIBLE_DEVICES"] =
       choice.gpu->has_uuid() ? choice.gpu->id : std::string("0");
+  if (!choice.gpu->has_uuid()) sharing.gpu_outside = choice.gpu->id;
   sharing.line = fmt::format("MPS (daemon of {} {})", choice.gpu->label,
                              use->started() ? "started" : "joined");
   if (options.apart) {
@@ -121,35 +123,42 @@ void UseMps(const RunOptions& options, const GpuChoice& choice, const std::strin
 }
 
 constexpr std::string_view kFormer = "DIVVY_FORMER_";
+constexpr std::string_view kSet = "DIVVY_SET_";
 
-bool SaysWhichGpu(const std::string& name) {
-  return name == "CUDA_VISIBLE_DEVICES" || name == "CUDA_DEVICE_ORDER";
+std::string ValueOf(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  return value == nullptr ? "" : value;
 }
 
 }  // namespace
 
 void LeaveOuterRun() {
-  std::map<std::string, std::string> former;
+  std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::size_t equals = text.find('=');
-    if (!text.starts_with(kFormer) || equals == std::string_view::npos) continue;
-    former.emplace(text.substr(0, equals), text.substr(equals + 1));
+    if (text.starts_with(kSet) && equals != std::string_view::npos)
+      names.emplace_back(text.substr(kSet.size(), equals - kSet.size()));
   }
-  for (const auto& [name, value] : former) {
-    const std::string own = name.substr(kFormer.size());
-    unsetenv(name.c_str());
-    value.empty() ? unsetenv(own.c_str()) : setenv(own.c_str(), value.c_str(), 1);
+  for (const std::string& name : names) {
+    const std::string set = std::string(kSet) + name;
+    const std::string former = std::string(kFormer) + name;
+    if (ValueOf(set) == ValueOf(name)) {
+      const std::string value = ValueOf(former);
+      value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
+    }
+    unsetenv(set.c_str());
+    unsetenv(former.c_str());
   }
 }
 
-std::map<std::string, std::optional<std::string>> WithFormerValues(
-    const std::map<std::string, std::optional<std::string>>& environment) {
-  auto all = environment;
-  for (const auto& [name, value] : environment) {
-    if (SaysWhichGpu(name)) continue;
-    const char* const former = std::getenv(name.c_str());
-    all[std::string(kFormer) + name] = former == nullptr ? "" : former;
+std::map<std::string, std::optional<std::string>> WithFormerValues(const Sharing& sharing) {
+  auto all = sharing.environment;
+  for (const auto& [name, value] : sharing.environment) {
+    const bool says_gpu = name == "CUDA_VISIBLE_DEVICES" || name == "CUDA_DEVICE_ORDER";
+    if (says_gpu && (name == "CUDA_DEVICE_ORDER" || !sharing.gpu_outside)) continue;
+    all[std::string(kSet) + name] = value;
+    all[std::string(kFormer) + name] = says_gpu ? *sharing.gpu_outside : ValueOf(name);
   }
   return all;
 }

@@ -18,16 +18,18 @@ struct Sharing {
   bool by_mps = false;
   bool apart = false;         // The gate is to give it long time slices of its own.
   std::optional<MpsUse> mps;  // Our part in the daemon, where it is one of ours.
+  // Where the job counts devices as its daemon does: which GPU its first one is to others.
+  std::optional<std::string> gpu_outside;
   // Nothing takes a variable away.
   std::map<std::string, std::optional<std::string>> environment;
 };
 
-// Takes back what a run around this one set for its own job: what is run in it is its own. Which
-// GPU it is to use stays as it was said there.
+// Takes back what a run around this one set for its own job, where it still is as it was set: what
+// is run in it is its own. Which GPU it is to use stays as it was said there.
 void LeaveOuterRun();
-// `environment`, and for a run inside the job what the variables in it are without us.
+// The variables of `sharing`, and for a run inside the job what they are, and were without us.
 [[nodiscard]] std::map<std::string, std::optional<std::string>> WithFormerValues(
-    const std::map<std::string, std::optional<std::string>>& environment);
+    const Sharing& sharing);
 
 // Chooses the GPU and, unless told not to, joins or starts its MPS daemon. What stands in
 // the way of MPS is told, not an error: the gate works without. A job that is to be apart comes by

@@ -144,6 +144,19 @@ TEST_F(RunMpsTest, RunInsideOfARunSharesByItsOwnOptions) {
             client + apart);
   EXPECT_EQ(Run({"--class", "batch"}, kHowItShares + run + "latency" + job).out, client + apart)
       << "our own daemon is nobody else's";
+  // What the job has set itself stays.
+  EXPECT_EQ(
+      Run({"--class", "batch"}, "export CUDA_MPS_PIPE_DIRECTORY=/users/own" + run + "batch" + job)
+          .out,
+      "none none /users/own 1\n");
+  // The only device of the daemon is the second one to others.
+  const std::string where = "echo $CUDA_MPS_PIPE_DIRECTORY $CUDA_VISIBLE_DEVICES";
+  const std::string inside = " -- sh -c '" + where + "' 2>/dev/null";
+  const std::string by_daemon = node_.Path("run") + "/divvy/mps-1/pipe 0\n";
+  EXPECT_EQ(Run({"--class", "batch", "--gpu", "1"},
+                where + run + "batch" + inside + run + "latency" + inside)
+                .out,
+            by_daemon + by_daemon + "/nonexistent 1\n");
   // What the user had set is there again.
   environment_["CUDA_MPS_PIPE_DIRECTORY"] = "/users/own";
   EXPECT_EQ(Run({"--class", "latency", "--no-mps"}, kHowItShares + run + "batch" + job).out,

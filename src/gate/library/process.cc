@@ -300,13 +300,22 @@ bool PassedBy() {
          dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
 }
 
+// `divvy run` names its own open file by its process id, which elsewhere, or later, is another's.
+bool IsTheReport(const char* path) {
+  constexpr const char* kMemory = "/memfd:divvy-report";
+  if (strncmp(path, "/proc/", 6) != 0) return true;
+  char target[64] = "";
+  return readlink(path, target, sizeof target - 1) > 0 &&
+         strncmp(target, kMemory, strlen(kMemory)) == 0;
+}
+
 __attribute__((destructor)) void AtExit() {
   if (process.configured.load() == 0) {
     if (!PassedBy()) return;
     Configure();
   }
   if (const char* path = process.settings.report; path != nullptr && *path != '\0') {
-    FILE* out = strcmp(path, "-") == 0 ? stderr : fopen(path, "ae");
+    FILE* out = strcmp(path, "-") == 0 || !IsTheReport(path) ? stderr : fopen(path, "ae");
     if (out != nullptr) {
       Report(out);
       if (out != stderr) fclose(out);
