@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -75,6 +76,12 @@ class Worker {
         !report_.Note(cuda_.stream_create(&stream_, cuda::kStreamNonBlocking))) {
       return false;
     }
+    if (options_.stream == JobStream::kOfPool) {
+      for (cuda::Stream& stream : pool_) {
+        if (!report_.Note(cuda_.stream_create(&stream, cuda::kStreamNonBlocking))) return false;
+      }
+      stream_ = pool_.front();
+    }
     const bool records = options_.sync == JobSync::kEvent || options_.sync == JobSync::kQueryEvent;
     if (records && !report_.Note(cuda_.event_create(&event_, 0))) return false;
     if (options_.sync == JobSync::kCopy && !report_.Note(cuda_.memory_allocate(&answer_, 4096))) {
@@ -85,6 +92,7 @@ class Worker {
 
   // One request or step, to its end.
   bool RunOnce() {
+    if (options_.stream == JobStream::kOfPool) stream_ = pool_[++step_ % pool_.size()];
     if (graph_ != nullptr) {
       Think(options_.think_us);
       if (!report_.Note(cuda_.graph_launch(graph_, stream_))) return false;
@@ -183,6 +191,8 @@ class Worker {
   cuda::Function function_;
   Report& report_;
   cuda::Stream stream_ = nullptr;
+  std::array<cuda::Stream, 24> pool_ = {};
+  std::size_t step_ = 0;
   cuda::GraphExec graph_ = nullptr;
   cuda::Event event_ = nullptr;
   cuda::DevicePointer answer_ = 0;

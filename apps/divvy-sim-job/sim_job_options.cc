@@ -28,8 +28,10 @@ constexpr std::pair<std::string_view, Lookup> kLookups[] = {{"getproc", Lookup::
                                                             {"getproc-v1", Lookup::kByFirstVersion},
                                                             {"dlsym", Lookup::kByName},
                                                             {"linked", Lookup::kLinked}};
-constexpr std::pair<std::string_view, JobStream> kStreams[] = {
-    {"default", JobStream::kDefault}, {"own", JobStream::kOwn}, {"ptds", JobStream::kPerThread}};
+constexpr std::pair<std::string_view, JobStream> kStreams[] = {{"default", JobStream::kDefault},
+                                                               {"own", JobStream::kOwn},
+                                                               {"ptds", JobStream::kPerThread},
+                                                               {"pool", JobStream::kOfPool}};
 constexpr std::pair<std::string_view, JobLaunch> kLaunches[] = {
     {"plain", JobLaunch::kPlain}, {"ex", JobLaunch::kEx}, {"cooperative", JobLaunch::kCooperative}};
 constexpr std::pair<std::string_view, JobSync> kSyncs[] = {
@@ -77,7 +79,7 @@ const char* JobUsage() {
   return "usage: divvy-sim-job infer|train [--kernels N] [--us D] [--blocks B] [--block-threads "
          "T]\n"
          "  [--graph 0|1] [--rate R] [--requests N | --steps N] [--secs S] [--think-us U]\n"
-         "  [--lookup getproc|getproc-v1|dlsym|linked] [--stream default|own|ptds]\n"
+         "  [--lookup getproc|getproc-v1|dlsym|linked] [--stream default|own|ptds|pool]\n"
          "  [--launch plain|ex|cooperative] [--sync "
          "stream|event|ctx|query|query-event|memcpy|host]\n"
          "  [--marked] [--alloc BYTES] [--threads T] [--fork-child] [--nccl] [--seed S]\n";

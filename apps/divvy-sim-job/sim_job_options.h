@@ -8,7 +8,8 @@
 
 namespace divvy::tests {
 
-enum class JobStream { kDefault, kOwn, kPerThread };
+// Of a pool: another one for each step, by turns.
+enum class JobStream { kDefault, kOwn, kPerThread, kOfPool };
 enum class JobLaunch { kPlain, kEx, kCooperative };
 enum class JobSync { kStream, kEvent, kContext, kQuery, kQueryEvent, kCopy, kHost };
 

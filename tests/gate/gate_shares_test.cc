@@ -167,6 +167,18 @@ TEST_F(GateSharesTest, OneWithMoreStreamsThanTracksIsNotMeasured) {
   EXPECT_EQ(streams->measured.load(), 0U);
 }
 
+// As PyTorch's pool of them has.
+TEST_F(GateSharesTest, OneWhoseStreamsWorkOneAfterAnotherIsMeasured) {
+  auto first = Start(As::kBatch, {"train", "--stream", "pool", "--blocks", "8", "--us", "1000",
+                                  "--kernels", "10", "--secs", "60"});
+  ASSERT_TRUE(first->AwaitOutput("READY"));
+  const gate::Slot* streams = Joined({});
+  ASSERT_NE(streams, nullptr);
+  auto second = Begin({100, 10, 1000, 8});
+  EXPECT_TRUE(AwaitMeasurements({streams}));
+  EXPECT_TRUE(Await([&] { return streams->measured.load() == 1; }));
+}
+
 // They have one handle.
 TEST_F(GateSharesTest, DefaultStreamsOfThreadsHaveTracksOfTheirOwn) {
   auto first = Start(As::kBatch, {"train", "--threads", "3", "--stream", "ptds", "--blocks", "8",
