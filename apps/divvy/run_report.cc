@@ -54,8 +54,17 @@ std::string RunReport::path() const {
   return where_ == "-" ? fmt::format("/proc/{}/fd/{}", getpid(), fd_) : where_;
 }
 
+// Where another file has taken its place, the job's processes wrote to that one.
+bool RunReport::IsStillThere() const {
+  struct stat opened{};
+  struct stat named{};
+  return where_ == "-" || (fstat(fd_, &opened) == 0 && stat(where_.c_str(), &named) == 0 &&
+                           opened.st_dev == named.st_dev && opened.st_ino == named.st_ino);
+}
+
 void RunReport::End(const JobEnd& end) const {
-  if (size_ && SizeOf(fd_) == size_ && end.error.empty()) dprintf(fd_, "%s\n", kNobody);
+  if (size_ && SizeOf(fd_) == size_ && IsStillThere() && end.error.empty())
+    dprintf(fd_, "%s\n", kNobody);
   if (where_ != "-") return;
   std::array<char, 4096> part{};
   off_t at = 0;

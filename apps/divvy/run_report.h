@@ -27,6 +27,7 @@ class RunReport {
 
  private:
   RunReport(std::string where, int fd);
+  bool IsStillThere() const;
 
   std::string where_;
   int fd_;  // The file, or memory in its place; -1 when it was moved from, or cannot be opened.

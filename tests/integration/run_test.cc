@@ -93,6 +93,13 @@ TEST_F(RunTest, ReportSaysThatNobodyReported) {
     Run({"--class", "batch", "--no-mps", "--report", file}, job);
   EXPECT_THAT(ReadFile(file), AllOf(StartsWith("divvy: no process"),
                                     HasSubstr("\ndivvy: 3 kernels\ndivvy: no process")));
+  // One that is put aside meanwhile is not what was written to.
+  const std::string aside = node_.Path("report.1");
+  const std::string before = ReadFile(file);
+  Run({"--class", "batch", "--no-mps", "--report", file},
+      "mv $DIVVY_REPORT " + aside + "; echo divvy: 4 kernels >$DIVVY_REPORT");
+  EXPECT_EQ(ReadFile(aside), before);
+  EXPECT_EQ(ReadFile(file), "divvy: 4 kernels\n");
 }
 
 TEST_F(RunTest, FilesThatAreNoneAreNamedBeforeTheJobBegins) {
