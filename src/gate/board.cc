@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -130,6 +131,8 @@ void RemoveAbandoned(const char* path) {
   }
   close(fd);
 }
+
+bool Exists(std::int32_t pid) { return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM); }
 
 enum class Found { kBoard, kNone, kUnfinished, kWrong };
 
@@ -384,11 +387,10 @@ std::uint64_t StartTime(std::int32_t pid) {
   char path[32];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
   char text[1024];
-  const ssize_t got = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (got <= 0) return 0;
+  const ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+  if (fd >= 0) close(fd);
+  if (got <= 0) return Exists(pid) ? kUnknownStart : 0;
   text[got] = '\0';
   // The program's name may hold spaces and brackets: fields are counted from its last bracket.
   const char* field = strrchr(text, ')');
@@ -404,7 +406,9 @@ std::uint64_t StartTime(std::int32_t pid) {
 }
 
 bool IsAlive(std::int32_t pid, std::uint64_t start_time) {
-  return start_time != 0 && StartTime(pid) == start_time;
+  if (start_time == 0) return false;
+  const std::uint64_t now = StartTime(pid);
+  return now == start_time || now == kUnknownStart || (now != 0 && start_time == kUnknownStart);
 }
 
 std::uint64_t OwnPidNamespace() {

@@ -152,11 +152,15 @@ int Reap(Board* board);
 // Removes the file if no slot is taken. True if it is gone.
 bool RemoveIfEmpty(Board* board, const char* path);
 
+// Start time of a process that is there and cannot be looked up: no file descriptor was left for
+// it.
+inline constexpr std::uint64_t kUnknownStart = UINT64_MAX;
+// Whether the process that began then is there, or may be.
 bool IsAlive(std::int32_t pid, std::uint64_t start_time);
 // Whether the slot's job is gone for sure. One of another pid namespace cannot be looked up: it is
 // gone when its keeper has not been seen for long.
 bool IsGone(const Slot& slot);
-// Start time of a process as in /proc/PID/stat, 0 if it is gone or a zombie.
+// Start time of a process as in /proc/PID/stat, 0 if it is gone or a zombie; or kUnknownStart.
 std::uint64_t StartTime(std::int32_t pid);
 // In which process ids are those of this process; 0 if that is not known.
 std::uint64_t OwnPidNamespace();

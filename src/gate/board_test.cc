@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,7 +46,7 @@ std::vector<std::atomic<std::uint64_t>*> Counters(Slot& slot) {
   return {&slot.launches,   &slot.graphs,         &slot.markers,   &slot.gpu_ns,
           &slot.virtual_ns, &slot.last_launch_ns, &slot.closed_ns, &slot.memory_bytes,
           &slot.requests,   &slot.late,           &slot.p50_ns,    &slot.p99_ns,
-          &slot.rescued,    &slot.short_since_ns};
+          &slot.rescued,    &slot.short_since_ns, &slot.alone_ns};
 }
 
 int LiveSlots(const Board& board) {
@@ -339,6 +340,26 @@ TEST_F(BoardTest, AZombieIsDead) {
   EXPECT_EQ(StartTime(child), 0U);
   EXPECT_EQ(Reap(board), 1);
   End(child);
+}
+
+// A program that has run out of them is full of others' work, and declares nobody dead.
+TEST_F(BoardTest, WithoutFileDescriptorsNobodyIsTakenForDead) {
+  Board* board = Open();
+  ASSERT_NE(board, nullptr);
+  const pid_t gone = Start([] { return 0; });
+  End(gone);
+  EXPECT_EQ(RunChild([&] {
+              const int early = Join(board, Job(JobClass::kLatency));
+              const rlimit none{0, 0};
+              if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 1;
+              const int late = Join(board, Job(JobClass::kBatch));
+              if (Reap(board) != 0) return 2;
+              if (board->slots[early].live.load() == 0 || board->slots[late].live.load() == 0)
+                return 3;
+              return IsAlive(gone, 1) ? 4 : 0;
+            }),
+            0);
+  EXPECT_EQ(Reap(board), 2) << "one of them without having been looked up when it joined";
 }
 
 TEST_F(BoardTest, APidUsedAgainIsNotTheOneThatJoined) {

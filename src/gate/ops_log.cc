@@ -99,7 +99,9 @@ bool HasEnded(const OpsLog& log) {
   if (log.pid <= 0 || log.start_time == 0 || log.pid_namespace == 0 ||
       log.pid_namespace != OwnPidNamespace())
     return false;
-  if (const std::uint64_t now = StartTime(log.pid); now != 0) return now != log.start_time;
+  const std::uint64_t now = StartTime(log.pid);
+  if (now != 0 && now != kUnknownStart && log.start_time != kUnknownStart)
+    return now != log.start_time;
   // A process whose first thread has ended looks like a zombie, and its others may go on.
   return kill(log.pid, 0) != 0 && errno == ESRCH;
 }
