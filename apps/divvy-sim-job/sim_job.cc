@@ -273,23 +273,24 @@ void Print(const std::vector<Report>& reports, int child_status) {
       all.first_error, child_status);
 }
 
-// Sets the driver up in the main thread; the module's kernel, or null with the error in `report`.
-cuda::Function Prepare(const Cuda& cuda, const JobOptions& options, cuda::Context& context,
-                       Report& report) {
+struct Gpu {
+  cuda::Context context = nullptr;
+  cuda::Function function = nullptr;
+};
+
+// Sets a GPU up in the main thread. False with the error in `report`.
+bool Prepare(const Cuda& cuda, const JobOptions& options, int number, Gpu& gpu, Report& report) {
   int device = 0;
   cuda::Module module = nullptr;
-  cuda::Function function = nullptr;
   const std::string name = options.nccl ? "ncclDevKernel_x" : "job_kernel";
   const std::string code = "kernel " + name + " param_us=1\n";
   cuda::DevicePointer memory = 0;
-  const bool ready =
-      report.Note(cuda.init(0)) && report.Note(cuda.device_get(&device, 0)) &&
-      report.Note(cuda.primary_retain(&context, device)) &&
-      report.Note(cuda.set_current(context)) &&
-      report.Note(cuda.module_load(&module, code.c_str())) &&
-      report.Note(cuda.module_function(&function, module, name.c_str())) &&
-      (options.alloc == 0 || report.Note(cuda.memory_allocate(&memory, options.alloc)));
-  return ready ? function : nullptr;
+  return report.Note(cuda.init(0)) && report.Note(cuda.device_get(&device, number)) &&
+         report.Note(cuda.primary_retain(&gpu.context, device)) &&
+         report.Note(cuda.set_current(gpu.context)) &&
+         report.Note(cuda.module_load(&module, code.c_str())) &&
+         report.Note(cuda.module_function(&gpu.function, module, name.c_str())) &&
+         (options.alloc == 0 || report.Note(cuda.memory_allocate(&memory, options.alloc)));
 }
 
 int Run(const JobOptions& options) {
@@ -300,23 +301,26 @@ int Run(const JobOptions& options) {
     return 2;
   }
   std::vector<Report> reports(static_cast<std::size_t>(options.threads));
-  cuda::Context context = nullptr;
-  const cuda::Function function = Prepare(*cuda, options, context, reports[0]);
+  std::vector<Gpu> gpus(static_cast<std::size_t>(options.gpus));
+  bool ready = true;
+  for (std::size_t i = 0; i < gpus.size() && ready; ++i)
+    ready = Prepare(*cuda, options, static_cast<int>(i), gpus[i], reports[0]);
   int child_status = 0;
-  if (function != nullptr) {
+  if (ready) {
     const pid_t child = options.fork_child ? ForkChild(*cuda) : 0;
     std::atomic<int> warming{options.threads};
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < reports.size(); ++i) {
       threads.emplace_back([&, i] {
-        Worker worker(*cuda, options, function, reports[i]);
-        const bool ready =
-            reports[i].Note(cuda->set_current(context)) && worker.Prepare() && worker.RunOnce();
+        const Gpu& gpu = gpus[i % gpus.size()];
+        Worker worker(*cuda, options, gpu.function, reports[i]);
+        const bool warm =
+            reports[i].Note(cuda->set_current(gpu.context)) && worker.Prepare() && worker.RunOnce();
         if (warming.fetch_sub(1) == 1) {
           std::puts("READY");
           std::fflush(stdout);
         }
-        if (ready) RunLoop(options, worker, options.seed + i, reports[i]);
+        if (warm) RunLoop(options, worker, options.seed + i, reports[i]);
       });
     }
     for (std::thread& thread : threads) thread.join();

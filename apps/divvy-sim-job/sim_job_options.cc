@@ -65,6 +65,7 @@ bool SetValue(std::string_view name, std::string_view value, JobOptions& options
   if (name == "--think-us") return ToNumber(value, options.think_us);
   if (name == "--alloc") return ToNumber(value, options.alloc);
   if (name == "--threads") return ToNumber(value, options.threads);
+  if (name == "--gpus") return ToNumber(value, options.gpus);
   if (name == "--seed") return ToNumber(value, options.seed);
   if (name == "--graph") {
     options.graph = value == "1";
@@ -82,7 +83,8 @@ const char* JobUsage() {
          "  [--lookup getproc|getproc-v1|dlsym|linked] [--stream default|own|ptds|pool]\n"
          "  [--launch plain|ex|cooperative] [--sync "
          "stream|event|ctx|query|query-event|memcpy|host]\n"
-         "  [--marked] [--alloc BYTES] [--threads T] [--fork-child] [--nccl] [--seed S]\n";
+         "  [--marked] [--alloc BYTES] [--threads T] [--gpus G] [--fork-child] [--nccl] [--seed "
+         "S]\n";
 }
 
 std::optional<JobOptions> ParseJobOptions(int argc, char** argv, std::string& problem) {
@@ -102,8 +104,8 @@ std::optional<JobOptions> ParseJobOptions(int argc, char** argv, std::string& pr
     ++i;
   }
   if (options.count == 0 && options.secs == 0) options.secs = 1;
-  if (options.threads < 1 || options.kernels < 1 || options.blocks < 1) {
-    problem = "threads, kernels and blocks begin at 1";
+  if (options.threads < 1 || options.kernels < 1 || options.blocks < 1 || options.gpus < 1) {
+    problem = "threads, kernels, blocks and gpus begin at 1";
     return std::nullopt;
   }
   if (options.graph && options.stream == JobStream::kDefault) {

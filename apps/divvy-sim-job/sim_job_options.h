@@ -32,6 +32,7 @@ struct JobOptions {
   bool marked = false;
   std::size_t alloc = 0;
   int threads = 1;
+  int gpus = 1;  // Which the threads use in turn.
   bool fork_child = false;
   bool nccl = false;
   unsigned long seed = 1;

@@ -143,6 +143,8 @@ bool IsNext(const Board& board, int slot, bool is_new, std::uint64_t now_ns) {
     // Nobody stops one that cannot wait on the GPU.
     if (!MarksItsWork(other)) return false;
     if (!IsAtWork(other, now_ns)) continue;
+    // Beside it all are charged as predicted.
+    if (other.scale.load(std::memory_order_relaxed) == kUnmeasurable) return false;
     if (!IsKnown(other)) return false;
     const std::uint64_t its = other.alone_ns.load(std::memory_order_relaxed);
     if (!is_new && (its < own || (its == own && i < slot))) return false;
@@ -186,11 +188,11 @@ std::uint64_t AloneMeter::Step(Board& board, int slot, bool measurable, std::uin
   if (board.batch_jobs.load(std::memory_order_relaxed) < 2) {
     // What it is charged is right again (Learn).
     *this = AloneMeter();
-    own.measured.store(0, std::memory_order_relaxed);
+    own.scale.store(0, std::memory_order_relaxed);
     own.shared_from_us.store(Sum(own.submitted), std::memory_order_relaxed);
   }
   if (!measurable) {
-    own.measured.store(0, std::memory_order_relaxed);
+    own.scale.store(kUnmeasurable, std::memory_order_relaxed);
     return 0;
   }
   if (!IsNext(board, slot, IsNew(), now_ns)) return 0;
@@ -199,10 +201,10 @@ std::uint64_t AloneMeter::Step(Board& board, int slot, bool measurable, std::uin
   if (!board.alone_until_ns.compare_exchange_strong(none, until, std::memory_order_acq_rel))
     return 0;
   board.alone_slot.store(slot, std::memory_order_relaxed);
-  // As they stand if it is killed.
+  // As they stand if it is killed, or somebody else ends its moment.
   own.alone_ns.store(now_ns, std::memory_order_relaxed);
-  board.alone_soon_ns.store(now_ns + kAloneNs * kSoonAgain, std::memory_order_relaxed);
-  board.alone_next_ns.store(now_ns + kAloneNs * kLaterAgain, std::memory_order_relaxed);
+  board.alone_soon_ns.store(now_ns + kLongestAloneNs * kSoonAgain, std::memory_order_relaxed);
+  board.alone_next_ns.store(now_ns + kLongestAloneNs * kLaterAgain, std::memory_order_relaxed);
   for (int i = 0; i < kSlots / 32; ++i) {
     const RunBit bit = RunBitOf(slot);
     board.may_run[i].store(i == bit.word ? bit.bit : 0, std::memory_order_release);
@@ -215,8 +217,8 @@ bool AloneMeter::IsNew() const { return tries_ < kAveraged; }
 
 std::uint32_t AloneMeter::Scale(const Board& board, std::uint64_t now_ns) const {
   for (const Slot& slot : board.slots) {
-    if (IsAtWork(slot, now_ns) && slot.measured.load(std::memory_order_relaxed) == 0)
-      return kUnscaled;
+    const std::uint32_t its = slot.scale.load(std::memory_order_relaxed);
+    if ((its == 0 || its == kUnmeasurable) && IsAtWork(slot, now_ns)) return kUnscaled;
   }
   return scale_;
 }
@@ -250,9 +252,9 @@ void AloneMeter::End(Board& board, std::uint64_t now_ns) {
   const bool was_short = WasAlone(now_ns) && !HasFilledQueue(own, now_ns);
   if (!was_away && (is_enough || was_short)) {
     is_enough ? Take() : Bound(now_ns);
-    own.measured.store(1, std::memory_order_relaxed);
+    own.scale.store(scale_, std::memory_order_relaxed);
   }
-  const std::uint64_t took = was_away ? kLongestAloneNs : now_ns - began_ns_;
+  const std::uint64_t took = std::min(now_ns - began_ns_, kLongestAloneNs);
   board.alone_soon_ns.store(now_ns + took * kSoonAgain, std::memory_order_relaxed);
   board.alone_next_ns.store(now_ns + took * kLaterAgain, std::memory_order_relaxed);
 }
@@ -286,7 +288,12 @@ void AloneMeter::Look(const Board& board, std::uint64_t now_ns) {
   }
   if (still_ns_ == 0) {
     still_ns_ = now_ns;
-    still_us_ = passed;
+    bound_from_ns_ = 0;
+  }
+  if (moved && bound_from_ns_ == 0) {
+    // What it passed first was done in part before it was alone.
+    bound_from_ns_ = now_ns;
+    bound_from_us_ = passed;
   }
   const Closed closed = ClosedByLatencyJobs(board);
   const bool interrupted = closed.now || closed.ns != latency_closed_ns_;
@@ -321,21 +328,21 @@ bool AloneMeter::WasAlone(std::uint64_t now_ns) const {
 }
 
 void AloneMeter::Bound(std::uint64_t now_ns) {
-  const std::uint64_t work_us = passed_us_ - still_us_;
+  const std::uint64_t work_us = bound_from_ns_ == 0 ? 0 : passed_us_ - bound_from_us_;
   if (work_us == 0) return;
-  const std::uint64_t most = (now_ns - still_ns_) * kUnscaled / (work_us * 1'000);
-  if (most < scale_) scale_ = static_cast<std::uint32_t>(std::max(most, kLeastScale));
+  const std::uint64_t most = (now_ns - bound_from_ns_) * kUnscaled / (work_us * 1'000);
+  scale_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most, kLeastScale, taken_));
 }
 
 void AloneMeter::Take() {
   std::uint64_t scale = took_ns_ * kUnscaled / (work_us_ * 1'000);
   if (scale < kLeastScale) scale = kLeastScale;
   if (scale > kMostScale) scale = kMostScale;
-  const std::uint64_t known = scale_;
+  const std::uint64_t known = taken_;
   if (count_ < kAveraged) ++count_;
   if (scale > known * kFarOff || scale * kFarOff < known) count_ = 1;
-  const auto before = static_cast<std::int64_t>(scale_);
-  scale_ =
+  const auto before = static_cast<std::int64_t>(taken_);
+  scale_ = taken_ =
       static_cast<std::uint32_t>(before + (static_cast<std::int64_t>(scale) - before) / count_);
 }
 

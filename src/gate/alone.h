@@ -21,9 +21,6 @@ inline constexpr std::uint64_t kLongestAloneNs = 60'000'000;
 // The next is alone after so many times what the last one took: one that is new, and others.
 inline constexpr std::uint64_t kSoonAgain = 9;
 inline constexpr std::uint64_t kLaterAgain = 99;
-// Charged as predicted; scales are in these parts.
-inline constexpr std::uint32_t kUnscaled = 1'024;
-
 // The word of `Board::may_run` that the kernels of the batch job in `slot` wait for, and its bit.
 struct RunBit {
   int word;
@@ -47,13 +44,13 @@ void EndAloneIfOverdue(Board& board, std::uint64_t now_ns);
 class AloneMeter {
  public:
   // Begins to measure if it is the turn of the job in `slot`, goes on with it, or ends it. Returns
-  // when to be called again at the latest; 0: whenever. One that is not `measurable` never begins:
-  // a job that meets others by collective operations on several GPUs, since the time in which it
-  // waits for what is slow elsewhere would count as its own and make it slower still, and one with
-  // more streams than tracks, whose marks hide each other.
+  // when to be called again at the latest; 0: whenever. One that is not `measurable` never begins,
+  // nor do others beside it: a job that uses several GPUs, or meets others on them by collective
+  // operations, since the time in which it waits for what is slow elsewhere would count as its own
+  // and make it slower still, and one with more streams than tracks, whose marks hide each other.
   std::uint64_t Step(Board& board, int slot, bool measurable, std::uint64_t now_ns);
 
-  // By what the job is to be charged, of what was predicted, in parts of kUnscaled.
+  // By what the job is to be charged, of what was predicted: `Slot::scale`.
   [[nodiscard]] std::uint32_t Scale(const Board& board, std::uint64_t now_ns) const;
 
  private:
@@ -70,8 +67,9 @@ class AloneMeter {
   [[nodiscard]] bool IsNew() const;
 
   std::uint32_t scale_ = kUnscaled;
-  std::uint32_t count_ = 0;  // measurements that were taken, the first few
-  std::uint32_t tries_ = 0;  // those that came to nothing too
+  std::uint32_t taken_ = kUnscaled;  // the same without bounds
+  std::uint32_t count_ = 0;          // measurements that were taken, the first few
+  std::uint32_t tries_ = 0;          // those that came to nothing too
 
   // While it is alone.
   std::uint64_t until_ns_ = 0;  // 0: it is not
@@ -82,8 +80,9 @@ class AloneMeter {
   std::uint64_t latency_closed_ns_ = 0;  // for how long latency jobs had kept the gate closed
   // By track: threads that launch into one stream may put their marks there out of order.
   std::uint32_t furthest_us_[kTracks] = {};
-  std::uint64_t still_ns_ = 0;  // since when they have not moved; 0: they do
-  std::uint32_t still_us_ = 0;  // how far its own work was then
+  std::uint64_t still_ns_ = 0;       // since when they have not moved; 0: they do
+  std::uint64_t bound_from_ns_ = 0;  // when it passed a mark first since then; 0: not yet
+  std::uint32_t bound_from_us_ = 0;  // how far its own work was there
   // A stretch of time in which its queue was filled, from mark to mark.
   bool in_stretch_ = false;
   std::uint64_t first_ns_ = 0;

@@ -154,6 +154,7 @@ class AloneTest : public ::testing::Test {
       job.next_ns = now_ + kRoundNs;
       const std::uint64_t due = job.meter.Step(*board_, slots_[i], job.is_measurable, now_);
       if (due != 0) job.next_ns = std::min(job.next_ns, due);
+      job.next_ns += late_ns_;
       EndAloneIfOverdue(*board_, now_);
     }
   }
@@ -185,6 +186,7 @@ class AloneTest : public ::testing::Test {
   static constexpr int kFirstSlot = 31;
   std::mt19937_64 random_{7};
   std::uint64_t latency_until_ns_ = 0;
+  std::uint64_t late_ns_ = 0;  // by which keepers wake
   std::unique_ptr<Board> board_ = std::make_unique<Board>();
   std::vector<Job> jobs_;
   std::vector<int> slots_;
@@ -297,7 +299,7 @@ TEST_F(AloneTest, WhatWasLaunchedBeforeOthersCameIsWaitedFor) {
   At(one).under_way_ns = 0;
   ASSERT_TRUE(RunUntilAlone(joins));
   Run(2 * kAloneNs);
-  SlotOf(one).measured.store(1);
+  SlotOf(one).scale.store(kUnscaled);
   EXPECT_NEAR(ScaleOf(joins), 1, 0.05);
 }
 
@@ -313,6 +315,27 @@ TEST_F(AloneTest, OneThatMeetsOthersIsNotMeasuredAndAllAreChargedAsPredicted) {
   EXPECT_DOUBLE_EQ(ScaleOf(other), 1);
 }
 
+// Which would stop it for nothing: all are charged as predicted.
+TEST_F(AloneTest, NobodyThatIsNewIsMeasuredBesideOneThatCannotBe) {
+  const int one = Add(2.0);
+  At(one).is_measurable = false;
+  const int fresh = Add(0.5);
+  EXPECT_FALSE(RunUntilAlone(fresh, 5'000 * kMs));
+  At(one).is_measurable = true;
+  EXPECT_TRUE(RunUntilAlone(fresh));
+}
+
+// Kernels that are longer than a moment, and a machine that wakes everybody late.
+TEST_F(AloneTest, LongMomentsAreAsRareThoughTheyEndLate) {
+  Add(1.0, 300 * kMs);
+  Add(1.0, 300 * kMs);
+  late_ns_ = 8 * kStepNs;  // 1.3 ms from look to look: the last one is 1.1 late.
+  Run(20'000 * kMs);
+  for (Job& job : jobs_) job.alone_ns = 0;
+  Run(120'000 * kMs);
+  EXPECT_LT(At(0).alone_ns + At(1).alone_ns, 1'500 * kMs);
+}
+
 // Found out in the very moment in which it is alone.
 TEST_F(AloneTest, OneThatBeginsToMeetOthersWhileAloneLearnsNothing) {
   const int one = Add(2.0);
@@ -321,7 +344,7 @@ TEST_F(AloneTest, OneThatBeginsToMeetOthersWhileAloneLearnsNothing) {
   At(one).is_measurable = false;
   Run(2 * kLongestAloneNs);
   EXPECT_TRUE(MayRun(other));
-  EXPECT_EQ(SlotOf(one).measured.load(), 0U);
+  EXPECT_EQ(SlotOf(one).scale.load(), kUnmeasurable);
 }
 
 TEST_F(AloneTest, OneWhoseQueueIsShortKeepsNobodyFromBeingMeasured) {
@@ -333,6 +356,23 @@ TEST_F(AloneTest, OneWhoseQueueIsShortKeepsNobodyFromBeingMeasured) {
   EXPECT_NEAR(ScaleOf(one), 0.5, 0.025);
   EXPECT_NEAR(ScaleOf(other), 1, 0.05);
   EXPECT_NEAR(ScaleOf(small), 1 / 3.0, 0.03) << "no more than all of the time";
+  At(small).predicted = 1;
+  At(small).done_us += 1e6;  // Marks do not go back.
+  Run(30'000 * kMs);
+  EXPECT_NEAR(ScaleOf(small), 1, 0.05) << "as predicted";
+}
+
+// Its owner is stopped in it.
+TEST_F(AloneTest, AMomentThatOthersEndIsNotFollowedSoon) {
+  const int one = Add(1.0);
+  const int other = Add(1.0);
+  Run(60'000 * kMs);
+  ASSERT_TRUE(RunUntilAlone(one));
+  At(one).runs = false;
+  Run(100 * kMs);
+  EXPECT_TRUE(MayRun(other));
+  At(one).runs = true;
+  EXPECT_FALSE(RunUntilAlone(other, 5'000 * kMs));
 }
 
 TEST_F(AloneTest, WhoComesAgainIsMeasuredAsIfForTheFirstTime) {
@@ -360,7 +400,7 @@ TEST_F(AloneTest, AShortQueueSaysNothingBeforeTheOthersStandStill) {
   Run(8 * kMs);
   At(one).is_filled = true;
   Run(2 * kLongestAloneNs);
-  SlotOf(other).measured.store(1);
+  SlotOf(other).scale.store(kUnscaled);
   EXPECT_NEAR(ScaleOf(one), 0.5, 0.025);
 }
 
@@ -396,7 +436,7 @@ TEST_F(AloneTest, MarksOutOfOrderAreNoWorkBackwards) {
     SlotOf(one).passed[0].fetch_add(60'000);
     At(one).meter.Step(*board_, slots_[static_cast<std::size_t>(one)], true, now_);
     Run(2 * kLongestAloneNs);
-    SlotOf(other).measured.store(1);
+    SlotOf(other).scale.store(kUnscaled);
     const double scale = ScaleOf(one);
     EXPECT_TRUE(scale == 1 || std::abs(scale - 0.5) < 0.05) << scale;
   }
@@ -476,7 +516,7 @@ TEST_F(AloneTest, AStreamThatRunsOnBesideOneThatIsStoppedIsWaitedFor) {
   for (int i = 0; i < 6; ++i) {
     ASSERT_TRUE(RunUntilAlone(one));
     Run(2 * kLongestAloneNs);
-    SlotOf(other).measured.store(1);
+    SlotOf(other).scale.store(kUnscaled);
     EXPECT_NEAR(ScaleOf(one), 2, 0.1);
   }
 }

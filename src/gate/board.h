@@ -32,6 +32,10 @@ inline constexpr std::uint32_t kOpen = 1U << 20;
 // kNoProtection never does (and batch jobs then spare themselves the markers).
 inline constexpr std::uint32_t kNoProtection = 1000;
 
+// `Slot::scale` of a job that is charged as predicted, and of one that cannot be measured.
+inline constexpr std::uint32_t kUnscaled = 1'024;
+inline constexpr std::uint32_t kUnmeasurable = UINT32_MAX;
+
 // A job of class kLog writes a kernel log, and has no place on a board. kServer is no job: MPS'
 // server, in whose turns on the GPU its clients run.
 enum class JobClass : std::uint32_t { kNone = 0, kLatency = 1, kBatch = 2, kLog = 3, kServer = 4 };
@@ -73,7 +77,7 @@ struct Slot {
   alignas(64) std::atomic<std::uint64_t> launches;  // kernels and graphs
   std::atomic<std::uint64_t> graphs;                // graphs among them
   std::atomic<std::uint64_t> markers;               // waits put into its streams
-  std::atomic<std::uint64_t> gpu_ns;                // predicted GPU time of what it launched
+  std::atomic<std::uint64_t> gpu_ns;  // GPU time of what it launched, as it is charged for it
   std::atomic<std::uint64_t>
       virtual_ns;  // the same over its weight, from where it joined: batch jobs in turn
   std::atomic<std::uint64_t> last_launch_ns;  // CLOCK_MONOTONIC
@@ -87,8 +91,9 @@ struct Slot {
   std::atomic<std::uint64_t>
       short_since_ns;  // when another job saw that few are under way; 0: many are
   std::atomic<std::uint64_t>
-      alone_ns;  // when it last was alone on the GPU (gate/alone.h); 0: never
-  std::atomic<std::uint32_t> measured;        // 1: what its work takes alone is known
+      alone_ns;                      // when it last was alone on the GPU (gate/alone.h); 0: never
+  std::atomic<std::uint32_t> scale;  // what its work takes alone, in 1024ths of what was predicted;
+                                     // 0: not known, kUnmeasurable: nor will be
   std::atomic<std::uint32_t> shared_from_us;  // what was submitted when others came
 
   alignas(64) std::atomic<std::uint64_t> requests;  // of a latency job

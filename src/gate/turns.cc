@@ -18,9 +18,11 @@ bool QueueIsShort(const Slot& slot) { return QueuedUs(slot) < kShortQueueUs; }
 // One that is alone launches on, so that its queue stays filled, but no further ahead than it can
 // come meanwhile: what is queued cannot be called back, and runs when the others may run again.
 bool MayFillItsMoment(const Board& board, int slot) {
+  const std::uint32_t known = board.slots[slot].scale.load(std::memory_order_relaxed);
+  const std::int64_t scale = known == 0 || known == kUnmeasurable ? kUnscaled : known;
   return board.alone_until_ns.load(std::memory_order_relaxed) != 0 &&
          board.alone_slot.load(std::memory_order_relaxed) == slot &&
-         QueuedUs(board.slots[slot]) < kAloneQueueUs;
+         QueuedUs(board.slots[slot]) * scale / kUnscaled < kAloneQueueUs;
 }
 
 bool HasWork(const Slot& slot, std::uint64_t now_ns) {
@@ -48,6 +50,7 @@ std::uint64_t LeastOfOthers(const Board& board, int own, std::uint64_t now_ns) {
 struct Span {
   std::uint64_t least = UINT64_MAX;
   std::uint64_t most = 0;
+  std::uint64_t most_before = 0;  // without what they may have got ahead by in a moment of theirs
 };
 
 // Of the others that launched of late, with a filled queue or not: one that waits for us has none.
@@ -61,6 +64,8 @@ Span TimesOfOthers(const Board& board, int own, std::uint64_t now_ns) {
     if (last == 0 || now_ns >= last + kIdleAfterNs) continue;
     const std::uint64_t time = slot.virtual_ns.load(std::memory_order_relaxed);
     if (time > span.most) span.most = time;
+    const std::uint64_t lead = VirtualNs(kMomentNs, slot.job.weight);
+    if (time > lead && time - lead > span.most_before) span.most_before = time - lead;
     if (time < span.least) span.least = time;
   }
   return span;
@@ -102,10 +107,13 @@ std::uint64_t VirtualNs(std::uint64_t gpu_ns, std::uint32_t weight) {
 void CatchUp(Board& board, int slot, std::uint64_t now_ns) {
   if (board.batch_jobs.load(std::memory_order_relaxed) < 2) return;
   Slot& own = board.slots[slot];
+  const bool marks = MarksItsWork(own);
   const std::uint64_t last = own.last_launch_ns.load(std::memory_order_relaxed);
-  const bool was_idle = !MarksItsWork(own) && now_ns >= last + kIdleAfterNs;
-  const std::uint64_t claim = was_idle ? 0 : kMostClaimNs;
-  const std::uint64_t ahead = TimesOfOthers(board, slot, now_ns).most;
+  const std::uint64_t claim = marks || now_ns < last + kIdleAfterNs ? kMostClaimNs : 0;
+  const std::uint64_t since = own.short_since_ns.load(std::memory_order_relaxed);
+  const bool was_busy = marks && (since == 0 || now_ns <= since + kStepEndNs);
+  const Span others = TimesOfOthers(board, slot, now_ns);
+  const std::uint64_t ahead = was_busy ? others.most_before : others.most;
   if (ahead > claim && own.virtual_ns.load(std::memory_order_relaxed) < ahead - claim)
     own.virtual_ns.store(ahead - claim, std::memory_order_relaxed);
 }

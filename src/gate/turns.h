@@ -18,6 +18,9 @@ inline constexpr std::int32_t kShortQueueUs = 1'000;
 inline constexpr std::int64_t kAloneQueueUs = 60'000;
 // Who is further behind than others can have got ahead of it was idle for long, which is no claim.
 inline constexpr std::uint64_t kMostClaimNs = 2 * kMayLeadNs;
+// GPU time by which a job can get ahead in a moment in which it is alone, beside others whose
+// queues stay filled: what it does then, and what it has under way at the end.
+inline constexpr std::uint64_t kMomentNs = 2 * std::uint64_t{kAloneQueueUs} * 1'000;
 // Time without work takes a job up to so far behind the others: there neither it nor they are near
 // to pausing, and one with little queued would lose most by a pause.
 inline constexpr std::uint64_t kBehindAfterIdleNs = kMayLeadNs / 4;

@@ -170,6 +170,11 @@ class MarkedTurnsTest : public ::testing::Test {
   }
   int IndexOf(const Slot& slot) const { return static_cast<int>(&slot - board_->slots); }
   static void RunDry(Slot& slot) { slot.passed[0].store(slot.submitted[0].load()); }
+  void Idle(Slot& slot) {
+    RunDry(slot);
+    static_cast<void>(LeadsTooFar(*board_, 1 - IndexOf(slot), now_));  // It is seen.
+    now_ += kStepEndNs + 1;
+  }
   bool OneLeadsTooFar() { return LeadsTooFar(*board_, 0, now_); }
 
   std::unique_ptr<Board> board_;
@@ -211,6 +216,12 @@ TEST_F(MarkedTurnsTest, WhoIsAloneOnTheGpuWaitsForNobodyButForItsOwnQueue) {
   const std::uint32_t submitted = one_.submitted[0].load();
   one_.submitted[0].store(one_.passed[0].load() + static_cast<std::uint32_t>(kAloneQueueUs));
   EXPECT_TRUE(OneLeadsTooFar()) << "that is more than it can do meanwhile";
+  one_.submitted[0].store(one_.passed[0].load() + static_cast<std::uint32_t>(kAloneQueueUs) / 4);
+  EXPECT_FALSE(OneLeadsTooFar());
+  one_.scale.store(4 * kUnscaled);
+  EXPECT_TRUE(OneLeadsTooFar()) << "it takes longer than predicted";
+  one_.scale.store(kUnmeasurable);
+  EXPECT_FALSE(OneLeadsTooFar());
   one_.submitted[0].store(submitted);
   board_->alone_until_ns.store(0);
   EXPECT_TRUE(OneLeadsTooFar());
@@ -247,6 +258,7 @@ TEST_F(MarkedTurnsTest, StreamsAreCountedApart) {
 }
 
 TEST_F(MarkedTurnsTest, TimeWithoutWorkIsNoClaim) {
+  Idle(other_);
   one_.virtual_ns.store(5'000 * kMs);
   CatchUp(*board_, 1, now_);
   EXPECT_EQ(other_.virtual_ns.load(), 5'000 * kMs - kMostClaimNs);
@@ -256,10 +268,32 @@ TEST_F(MarkedTurnsTest, TimeWithoutWorkIsNoClaim) {
   EXPECT_EQ(other_.virtual_ns.load(), before) << "what it has a claim on stays";
 }
 
+// A job with a filled queue was not idle: others got ahead while they were alone. Nor was one whose
+// queue ran short just now, as it does in a pause.
+TEST_F(MarkedTurnsTest, WhatOthersDidAloneIsNotForgotten) {
+  one_.job.weight = 50;
+  const std::uint64_t before = 5'000 * kMs - kMostClaimNs - VirtualNs(kMomentNs, 50);
+  for (const bool is_dry : {false, true}) {
+    if (is_dry) RunDry(other_);
+    one_.virtual_ns.store(5'000 * kMs);
+    static_cast<void>(OneLeadsTooFar());  // It is seen.
+    other_.virtual_ns.store(before);
+    CatchUp(*board_, 1, now_);
+    EXPECT_EQ(other_.virtual_ns.load(), before);
+    other_.virtual_ns.store(before - kMs);
+    CatchUp(*board_, 1, now_);
+    EXPECT_EQ(other_.virtual_ns.load(), before) << "they cannot have got further";
+  }
+  Idle(other_);
+  CatchUp(*board_, 1, now_);
+  EXPECT_EQ(other_.virtual_ns.load(), 5'000 * kMs - kMostClaimNs);
+}
+
 // Who waits for the one that comes back has no filled queue; it is what it comes back to all the
 // same.
 TEST_F(MarkedTurnsTest, AJobWithAShortQueueIsNotStarvedByOneThatComesBack) {
   RunDry(one_);
+  Idle(other_);
   one_.virtual_ns.store(5'000 * kMs);
   CatchUp(*board_, 1, now_);
   EXPECT_EQ(other_.virtual_ns.load(), 5'000 * kMs - kMostClaimNs);

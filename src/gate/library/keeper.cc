@@ -91,9 +91,17 @@ void SetTurns() {
   }
 }
 
+int GpusInUse() {
+  int count = 0;
+  for (const GpuState& gpu : process.gpus)
+    count += gpu.phase.load(std::memory_order_acquire) == kJoined ? 1 : 0;
+  return count;
+}
+
 // Returns when the GPU is to be looked at again.
 std::uint64_t MeasureAlone(GpuState& gpu, AloneMeter& meter, std::uint64_t now_ns) {
-  const bool measurable = !gpu.unmeasurable.load(std::memory_order_relaxed);
+  // What waits for another GPU is not told from what takes this one's time.
+  const bool measurable = !gpu.unmeasurable.load(std::memory_order_relaxed) && GpusInUse() == 1;
   const std::uint64_t due = meter.Step(*gpu.board, gpu.slot_index, measurable, now_ns);
   gpu.scale.store(meter.Scale(*gpu.board, now_ns), std::memory_order_relaxed);
   return due;
