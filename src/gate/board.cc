@@ -250,8 +250,8 @@ void Clear(Slot& slot) {
     slot.submitted[i].store(0, std::memory_order_relaxed);
   }
   slot.marked.store(0, std::memory_order_relaxed);
-  for (std::atomic<std::uint32_t>* word :
-       {&slot.mode, &slot.slice_us, &slot.apart, &slot.stepwise, &slot.scale, &slot.shared_from_us})
+  for (std::atomic<std::uint32_t>* word : {&slot.mode, &slot.slice_us, &slot.apart,
+                                           &slot.stepwise_us, &slot.scale, &slot.shared_from_us})
     word->store(0, std::memory_order_relaxed);
 }
 

@@ -107,7 +107,8 @@ struct Slot {
   // Turns on the GPU, of those who take turns (gate/slices.h).
   std::atomic<std::uint32_t> slice_us;  // how long one is, by our setting; 0: the driver's affair
   std::atomic<std::uint32_t> apart;     // 1: a latency job whose turns interrupt batch jobs'
-  std::atomic<std::uint32_t> stepwise;  // 1: its requests are launched kernel by kernel
+  std::atomic<std::uint32_t>
+      stepwise_us;  // what its requests take that are launched kernel by kernel; 0: they are not
 };
 
 // How a batch job is held back.

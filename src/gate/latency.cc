@@ -59,6 +59,12 @@ std::uint64_t UsualNs(std::uint64_t usual_ns, std::uint64_t took_ns) {
   return usual_ns + (std::min(took_ns, 2 * usual_ns) - usual_ns + 7) / 8;
 }
 
+std::uint64_t MeanNs(std::uint64_t mean_ns, std::uint64_t took_ns) {
+  if (mean_ns == 0) return took_ns;
+  if (took_ns < mean_ns / 2) return (mean_ns + took_ns) / 2;
+  return mean_ns - mean_ns / 8 + std::min(took_ns, 2 * mean_ns) / 8;
+}
+
 std::uint32_t RestNs(const LatencyTuning& tuning, std::uint64_t request_ns, bool apart) {
   const std::uint64_t wanted = apart ? kApartRestNs : request_ns / 16;
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, tuning.rest_ns));

@@ -61,6 +61,10 @@ inline constexpr std::uint64_t kAbandonedNs = 5'000'000;
 // what is to happen before a request's end must not come after it.
 [[nodiscard]] std::uint64_t UsualNs(std::uint64_t usual_ns, std::uint64_t took_ns);
 
+// The mean of the last requests, each of which counts for an eighth: `mean_ns` so far (0: not
+// known), after one that took `took_ns`. It gets away fast from a program's first ones.
+[[nodiscard]] std::uint64_t MeanNs(std::uint64_t mean_ns, std::uint64_t took_ns);
+
 // How long to rest after a request of about `request_ns`. One that is apart rests for as long as
 // the next of several in a row takes to come, whatever its requests take: fetching the GPU back
 // would take longer.

@@ -24,8 +24,18 @@ inline constexpr std::uint32_t kLatencySliceUs = 20'000;
 // A request of more launches is one of kernel by kernel.
 inline constexpr std::uint32_t kStepwiseLaunches = 16;
 
-// The slice of batch jobs beside a latency job that is apart.
-[[nodiscard]] std::uint32_t BatchSliceUs(std::uint32_t openness, bool stepwise);
+// Beside such a job slices are no shorter, since shorter ones cost both: that is two switches.
+inline constexpr std::uint32_t kLeastStepwiseUs = 300;
+inline constexpr std::uint32_t kMostStepwiseUs = 4'000;
+
+// The slice of batch jobs beside a latency job that is apart. Where it launches kernel by kernel,
+// its requests take `stepwise_us`: at its end one waits for a slice and a switch at most, so that a
+// slice is a part of a request's time. 0: it does not.
+[[nodiscard]] std::uint32_t BatchSliceUs(std::uint32_t openness, std::uint32_t stepwise_us);
+
+// What is told of requests that take `mean_ns` where `told_us` was: small changes are not, since
+// slices would be set anew all the time.
+[[nodiscard]] std::uint32_t StepwiseUs(std::uint32_t told_us, std::uint64_t mean_ns);
 
 // Whether several, batch jobs in turns of their own or MPS' server, have turns beside each other:
 // with short ones they would do nothing but switch.

@@ -218,7 +218,7 @@ TEST_F(GateKillTest, TrainingHasTheDriversTurnsAgainWhenInferenceThatIsApartIsKi
     // One more, with all that it may have of training.
     const auto last = StartJob(serving);
     const std::uint32_t openness = balanced ? gate::kBalanced : gate::kTight;
-    ASSERT_TRUE(has_turns_of(gate::BatchSliceUs(openness, false)));
+    ASSERT_TRUE(has_turns_of(gate::BatchSliceUs(openness, 0)));
     ASSERT_NO_FATAL_FAILURE(Kill(*last));
     ASSERT_TRUE(has_turns_of(gate::kDriverSliceUs));
   }

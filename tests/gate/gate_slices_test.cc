@@ -99,11 +99,12 @@ TEST_F(GateSlicesTest, SlicesFollowWhoIsOnTheBoard) {
   EXPECT_TRUE(TrainersSliceBecomes(gate::kDriverSliceUs)) << "nobody is apart";
   gate::Slot* latency = JoinAsLatencyJob();
   latency->apart.store(1);
-  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kTight, false)));
-  latency->stepwise.store(1);
-  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kTight, true)));
+  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kTight, 0)));
+  latency->stepwise_us.store(6'000);
+  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kTight, 6'000)));
+  latency->stepwise_us.store(20'000);
   latency->openness.store(gate::kBalanced);
-  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kBalanced, true)));
+  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kBalanced, 20'000)));
   latency->openness.store(gate::kNoProtection);
   EXPECT_TRUE(TrainersSliceBecomes(gate::kDriverSliceUs));
   Stop(*trainer);
@@ -120,7 +121,12 @@ TEST_F(GateSlicesTest, LaunchingKernelByKernelIsTold) {
       const gate::Slot* slot = SlotOf(gate::JobClass::kLatency);
       return slot != nullptr && slot->apart.load() == 1 && slot->requests.load() > 20;
     }));
-    EXPECT_EQ(SlotOf(gate::JobClass::kLatency)->stepwise.load(), stepwise ? 1U : 0U);
+    const std::uint32_t us = SlotOf(gate::JobClass::kLatency)->stepwise_us.load();
+    if (stepwise) {
+      EXPECT_GT(us, 40 * 20U) << "that is what its kernels take";
+    } else {
+      EXPECT_EQ(us, 0U);
+    }
     Stop(*job);
   }
 }
@@ -136,7 +142,7 @@ TEST_F(GateSlicesTest, ClientsOfAServerWithOurLibraryPutNoMarkersUntilItIsGone) 
   gate::Slot* latency = JoinAsLatencyJob();
   latency->apart.store(1);
   gate::Slot* turns = SlotOf(gate::JobClass::kServer);
-  EXPECT_TRUE(Await([&] { return turns->slice_us.load() == gate::BatchSliceUs(0, false); }));
+  EXPECT_TRUE(Await([&] { return turns->slice_us.load() == gate::BatchSliceUs(gate::kTight, 0); }));
   EXPECT_EQ(turns->launches.load(), 0U) << "its own launches are not ours to count";
   ASSERT_GE(SecondsToLaunch(*trainer_, 10), 0);
   const std::uint64_t before = trainer_->markers.load();
@@ -153,7 +159,7 @@ TEST_F(GateSlicesTest, SlicesAreTheDriversAgainWhenTheLatencyJobIsKilled) {
   auto job =
       Start(As::kLatency, {"infer", "--kernels", "4", "--us", "250", "--secs", "60"}, Apart());
   ASSERT_TRUE(job->AwaitOutput("READY"));
-  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kTight, false)));
+  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kTight, 0)));
   job->Signal(SIGKILL);
   job->Wait();
   EXPECT_TRUE(TrainersSliceBecomes(gate::kDriverSliceUs));
@@ -170,7 +176,7 @@ TEST_F(GateSlicesTest, SeveralInTurnsOfTheirOwnAreHeldBackByMarkers) {
   EXPECT_TRUE(Await([&] { return trainer_->markers.load() > 10; }));
   EXPECT_TRUE(TrainersSliceBecomes(gate::kDriverSliceUs));
   Stop(*second);
-  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kTight, false))) << "alone again";
+  EXPECT_TRUE(TrainersSliceBecomes(gate::BatchSliceUs(gate::kTight, 0))) << "alone again";
   Stop(*first);
 }
 

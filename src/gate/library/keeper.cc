@@ -71,7 +71,7 @@ void Publish(GpuState& gpu) {
 
 // Of all contexts of the process alike: which of them is on which GPU is not known.
 void SetTurns() {
-  std::uint32_t us = kDriverSliceUs;
+  std::uint32_t us = UINT32_MAX;
   bool several = false;
   for (const GpuState& gpu : process.gpus) {
     if (gpu.phase.load(std::memory_order_acquire) != kJoined) continue;
@@ -79,7 +79,7 @@ void SetTurns() {
     if (wanted < us) us = wanted;
     several = several || HasSeveralInTurns(*gpu.board);
   }
-  if (several) us = kDriverSliceUs;
+  if (several || us == UINT32_MAX) us = kDriverSliceUs;
   const bool set = SetSlices(us);
   for (GpuState& gpu : process.gpus) {
     if (gpu.phase.load(std::memory_order_acquire) != kJoined) continue;

@@ -130,15 +130,20 @@ void RecordRequest(GpuState& gpu, std::uint64_t ns) {
 }
 
 // One request of another kind, among many, changes nothing.
-void TellWhetherStepwise(GpuState& gpu, std::uint64_t launched) {
+void TellWhetherStepwise(GpuState& gpu, std::uint64_t launched, std::uint64_t took_ns) {
   constexpr std::uint32_t kMost = 8;
   std::uint32_t& count = gpu.stepwise_requests;
   if (launched > kStepwiseLaunches) {
     count += count < kMost ? 1 : 0;
+    gpu.stepwise_ns = MeanNs(gpu.stepwise_ns, took_ns);
   } else {
     count -= count > 0 ? 1 : 0;
   }
-  if (HasPlace(gpu)) gpu.slot->stepwise.store(count > kMost / 2 ? 1 : 0, std::memory_order_relaxed);
+  if (!HasPlace(gpu)) return;
+  std::atomic<std::uint32_t>& told = gpu.slot->stepwise_us;
+  const std::uint32_t before = told.load(std::memory_order_relaxed);
+  const std::uint32_t now = count > kMost / 2 ? StepwiseUs(before, gpu.stepwise_ns) : 0;
+  if (now != before) told.store(now, std::memory_order_relaxed);
 }
 
 // The last active thread is done: the request is over, if the program does not mark its requests
@@ -163,7 +168,7 @@ void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
     gpu.hold_trials.AddBearer(gpu.bears_hold.load(std::memory_order_relaxed), took);
   }
   gpu.hold_at_ns.store(0, std::memory_order_relaxed);
-  TellWhetherStepwise(gpu, launched);
+  TellWhetherStepwise(gpu, launched, took);
   const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
   const std::uint32_t rest =
       RestNs(tuning, usual, gpu.slot->apart.load(std::memory_order_relaxed) != 0);
