@@ -23,9 +23,8 @@ bool HasSeveralInTurns(const Board& board) {
 std::uint32_t BatchSliceUs(std::uint32_t openness, std::uint32_t stepwise_us) {
   // A request that comes right behind another waits for all of it.
   if (stepwise_us == 0) return 10 + openness * 80 / kNoProtection;
-  // An eighth of a request, under balanced a fifth. While one is under way that leaves batch jobs
-  // two fifths of the GPU and more on an H200, if it takes 5 ms.
-  const std::uint64_t part = 125 + std::uint64_t{openness} * 150 / kNoProtection;
+  // A tenth of a request, under balanced a fifth (bench/gpu/stepwise.py).
+  const std::uint64_t part = 100 + std::uint64_t{openness} * 200 / kNoProtection;
   return static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(stepwise_us * part / 1'000, kLeastStepwiseUs, kMostStepwiseUs));
 }

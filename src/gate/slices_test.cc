@@ -51,7 +51,7 @@ TEST_F(SlicesTest, TheMoreProtectedTheShorter) {
 
 TEST_F(SlicesTest, KernelByKernelIsGivenAPartOfARequestsTime) {
   EXPECT_LT(BatchSliceUs(kBalanced, 0), kLeastStepwiseUs / 3);
-  EXPECT_EQ(BatchSliceUs(kTight, 8'000), 1'000U);
+  EXPECT_EQ(BatchSliceUs(kTight, 8'000), 800U);
   EXPECT_EQ(BatchSliceUs(kBalanced, 8'000), 1'600U);
   for (const std::uint32_t openness : {kTight, kBalanced}) {
     EXPECT_EQ(BatchSliceUs(openness, 1), kLeastStepwiseUs);
@@ -83,7 +83,7 @@ TEST_F(SlicesTest, SmallChangesOfWhatRequestsTakeAreNotTold) {
 
 TEST_F(SlicesTest, LongRequestsKernelByKernelLeaveLongerOnesThanTheDriver) {
   PlaceApart(0, kTight, 30'000);
-  EXPECT_EQ(WantedSliceUs(*board_), 3'750U);
+  EXPECT_EQ(WantedSliceUs(*board_), 3'000U);
 }
 
 TEST_F(SlicesTest, WhoWantsNoProtectionOrIsNotApartDoesNotCount) {
