@@ -20,6 +20,8 @@ job starts. Time per step, `ms`, is then counted as the job does: to the end of 
 the requests have ended. `ms_in_window` has the steps that ended before.
 
 Eager inference waits for its CPU, and a virtual machine's cores that sleep wake late: its runs keep them awake by idle loops.
+Two of those that the machine shows may be one: with --inference-cores 0,2 inference has these for itself in all runs, alone too,
+and only they are kept awake.
 Results tell what inference's CPU took to launch a request (`launching_p50`, ms), and for a loop in which there is no GPU (`loop_p50`).
 """
 
@@ -259,6 +261,11 @@ def command_and_environment(kind, way, divvy, mps, report, job):
     return job, env
 
 
+def on_cores(cores):
+    """What a command begins with that keeps to them."""
+    return ["taskset", "-c", ",".join(map(str, sorted(cores)))]
+
+
 class Clocks:
     """The GPU's SM clock and power while it lives, by nvidia-smi."""
 
@@ -284,8 +291,8 @@ class Awake:
 
     LOOP = ["chrt", "-i", "0", "sh", "-c", "while :; do :; done"]
 
-    def __init__(self):
-        self.loops = [subprocess.Popen(self.LOOP) for _ in range(os.cpu_count())]
+    def __init__(self, cores):
+        self.loops = [subprocess.Popen([*on_cores([core]), *self.LOOP]) for core in cores]
 
     def stop(self):
         for loop in self.loops:
@@ -302,6 +309,9 @@ class Server:
         command, env = command_and_environment(kind, way, args.divvy, mps, self.report,
                                                [sys.executable, "-c", SERVER, args.job, *["gpu-times"] * args.gpu_times,
                                                 *["keep"] * args.keep])
+        if args.inference_cores:
+            others = os.sched_getaffinity(0) - set(args.inference_cores)
+            command = [*on_cores(args.inference_cores if kind == "infer" else others), *command]
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.errors, text=True, start_new_session=True)
         self.loaded = False
@@ -478,7 +488,7 @@ class Servers:
         clocks, awake, stolen, servers = None, None, stolen_ms(), {}
         try:
             if self.args.awake or spec["infer"] == LATENCY["eager"]:
-                awake = Awake()
+                awake = Awake(self.args.inference_cores or os.sched_getaffinity(0))
             servers = {kind: self.get(kind, spec["way"]) for kind in ("infer", "train") if spec.get(kind)}
             for kind in {"infer", "train"} - set(servers):
                 self.end(kind, tell)
@@ -498,7 +508,7 @@ class Servers:
             results.update(clocks.stop())
         if awake:
             awake.stop()
-        results.update(stolen_ms=stolen_ms() - stolen, awake=awake is not None)
+        results.update(stolen_ms=stolen_ms() - stolen, awake=awake is not None, cores=self.args.inference_cores)
         if "error" not in results:
             for kind, server in servers.items():
                 self.add_words(results, kind, server)
@@ -538,6 +548,13 @@ def line_of(results):
     if train:
         parts.append("train " + (train["error"][-300:] if "error" in train else f"{train['ms']:.3f} ms"))
     return " ".join([*parts, f"(stolen {results['stolen_ms']} ms)"])
+
+
+def cores(text):
+    found, there = [int(word) for word in text.split(",")], os.sched_getaffinity(0)
+    if not set(found) < there:
+        raise argparse.ArgumentTypeError(f"these are some of {min(there)} to {max(there)}, and not all")
+    return found
 
 
 def run_all(args):
@@ -665,6 +682,7 @@ def main():
     run.add_argument("--resume", action="store_true", help="not those again whose results are in the file")
     run.add_argument("--scratch", default="/tmp")
     run.add_argument("--clocks", action="store_true", help="record the SM clock and power of each run")
+    run.add_argument("--inference-cores", type=cores, default=[], metavar="0,2", help="these are for inference, the others for training")
     run.add_argument("--awake", action="store_true", help="keep the cores awake by idle loops in all runs")
     run.add_argument("--gpu-times", action="store_true",
                      help="of requests that replay a graph also the time by the GPU's clock (gpu_p50, gpu_p90, gpu_p99 in the results)")

@@ -64,14 +64,14 @@ class cuda:
 
 # A job of the two kinds, with the lines in it that pairs.py looks for.
 JOB = r"""
-import argparse, json, random, time
+import argparse, json, os, random, time
 import torch
 parser = argparse.ArgumentParser()
 parser.add_argument("kind")
 for name in ("model", "batch"): parser.add_argument("--" + name)
 for name, value in (("rate", 0.), ("secs", 0.), ("start", 0.), ("graph", 1.)): parser.add_argument("--" + name, type=float, default=value)
 a = parser.parse_args()
-s, out = torch.cuda.Stream(), {"kind": a.kind}
+s, out = torch.cuda.Stream(), {"kind": a.kind, "cores": sorted(os.sched_getaffinity(0))}
 def wait():
     while time.time()<a.start: time.sleep(0.001)
 if a.kind == "infer":
@@ -200,6 +200,14 @@ class Pairs(unittest.TestCase):
             file.write('{"name": "graph", "way": "al')
         resumed, _ = self.measure("--resume", "--runs", "graph:alone:0.3", "graph+resnet50:tight:0.3")
         self.assertEqual([one["name"] for one in resumed[len(results):]], ["graph+resnet50"])
+
+    def test_inference_has_its_cores_for_itself(self):
+        first, *others = sorted(os.sched_getaffinity(0))
+        if not others:
+            self.skipTest("there is one core only")
+        results, _ = self.measure("--inference-cores", str(first), "--runs", "eager:alone:0.3", "eager+vgg16:tight:0.3")
+        self.assertEqual([one["infer"]["cores"] for one in results], [[first], [first]])
+        self.assertEqual(results[1]["train"]["cores"], others)
 
     def test_a_machine_that_changes_is_told_from_the_gate(self):
         # Twice as slow by the end, alone and together alike.
