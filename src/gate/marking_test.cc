@@ -82,7 +82,7 @@ TEST(MarkingTest, WorkOfAllStreamsBetweenTheirMarkersIsBounded) {
       if (Mark(gauges[at], spread, kernel.cost, kMarkerIntervalNs).marker) since[at] = 0;
       since[at] += ns;
       total += ns;
-      if (total < 4 * kSpreadRoundNs) continue;  // It has to be seen first.
+      if (total < std::uint64_t{4} * kSpreadRoundNs) continue;  // It has to be seen first.
       std::uint64_t in_flight = 0;
       for (const std::uint64_t one : since) in_flight += one;
       // Work is spread a little unevenly, and the spread rounded: three streams may count as two.

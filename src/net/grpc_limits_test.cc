@@ -50,7 +50,7 @@ TEST_F(GrpcTest, OfMetadataOnlyWhatIsUsedTakesRoomAndThatIsCounted) {
                     {{"content-type", "application/grpc"}, {name, std::string(15'000, 'x')}});
   };
   for (int i = 0; i < 5; ++i) open("junk");
-  Until([&] { return budget->taken() > 5 * 1024; });
+  Until([&] { return budget->taken() > std::size_t{5} * 1024; });
   EXPECT_LT(budget->taken(), 10'000U);
   const std::int32_t first = open("authorization");
   Until([&] { return raw.seen[first].closed.has_value(); });

@@ -161,9 +161,10 @@ class GrpcTest : public testing::Test {
   Got Call(const std::string& method, const std::string& message,
            std::optional<Duration> timeout = std::nullopt) {
     std::optional<Got> got;
-    client->Call(method, {}, {Slice(message)}, timeout, [&](Slice answer, GrpcStatus status) {
-      got = Got{std::string(answer.view()), std::move(status)};
-    });
+    client->Call(method, {}, {Slice(message)}, timeout,
+                 [&](const Slice& answer, GrpcStatus status) {
+                   got = Got{std::string(answer.view()), std::move(status)};
+                 });
     EXPECT_FALSE(got.has_value());  // Never from within.
     Until([&] { return got.has_value(); });
     return got.value_or(Got{});

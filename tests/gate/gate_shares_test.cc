@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gate/gate_fixture.h"
@@ -86,7 +85,7 @@ class GateSharesTest : public GateTest {
         {"train", "--kernels", std::to_string(trainer.kernels), "--us", std::to_string(trainer.us),
          "--blocks", std::to_string(trainer.blocks), "--graph", trainer.graph ? "1" : "0",
          "--stream", trainer.graph ? "own" : "default", "--secs", "60"},
-        std::move(more));
+        more);
   }
 
   // The one that is not among the others.

@@ -121,7 +121,7 @@ TEST_F(GateSharingTest, AGateOpenForLightKernelsHoldsThoseThatFillTheGpu) {
   const auto training = [](const char* blocks) {
     return Words{"train", "--kernels", "50", "--us", "10", "--blocks", blocks, "--secs", "60"};
   };
-  constexpr std::uint64_t kHeld = 2U * 50;
+  constexpr std::uint64_t kHeld = 2UL * 50;
   constexpr std::uint64_t kLearned = 600;  // Launches, after which one more has been timed.
   constexpr std::chrono::milliseconds kTime(200);
   auto light = StartTrainer(training("1"));
