@@ -1,5 +1,7 @@
 #include "gate/turns.h"
 
+#include <algorithm>
+
 namespace divvy::gate {
 namespace {
 
@@ -53,15 +55,15 @@ struct Span {
   std::uint64_t most_before = 0;  // without what they may have got ahead by in a moment of theirs
 };
 
-// Of the others that launched of late, with a filled queue or not: one that waits for us has none.
-// As it stands if there are none.
+// Of the others that launched of late, with a filled queue or not: one that waits for us has none;
+// and of those at what they launched long ago. As it stands if there are none.
 Span TimesOfOthers(const Board& board, int own, std::uint64_t now_ns) {
   Span span;
   for (int i = 0; i < kSlots; ++i) {
     const Slot& slot = board.slots[i];
     if (i == own || !IsBatch(slot)) continue;
     const std::uint64_t last = slot.last_launch_ns.load(std::memory_order_relaxed);
-    if (last == 0 || now_ns >= last + kIdleAfterNs) continue;
+    if (last == 0 || (now_ns >= last + kIdleAfterNs && !HasWork(slot, now_ns))) continue;
     const std::uint64_t time = slot.virtual_ns.load(std::memory_order_relaxed);
     if (time > span.most) span.most = time;
     const std::uint64_t lead = VirtualNs(kMomentNs, slot.job.weight);
@@ -113,7 +115,10 @@ void CatchUp(Board& board, int slot, std::uint64_t now_ns) {
   const std::uint64_t since = own.short_since_ns.load(std::memory_order_relaxed);
   const bool was_busy = marks && (since == 0 || now_ns <= since + kStepEndNs);
   const Span others = TimesOfOthers(board, slot, now_ns);
-  const std::uint64_t ahead = was_busy ? others.most_before : others.most;
+  // One that was idle is put no further ahead than the least of the others: it would wait for that.
+  const std::uint64_t ahead =
+      was_busy ? others.most_before
+               : std::clamp(others.least + claim, others.most_before, others.most);
   if (ahead > claim && own.virtual_ns.load(std::memory_order_relaxed) < ahead - claim)
     own.virtual_ns.store(ahead - claim, std::memory_order_relaxed);
 }

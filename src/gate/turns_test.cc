@@ -289,6 +289,35 @@ TEST_F(MarkedTurnsTest, WhatOthersDidAloneIsNotForgotten) {
   EXPECT_EQ(other_.virtual_ns.load(), 5'000 * kMs - kMostClaimNs);
 }
 
+// Others may be far apart, after a moment in which one of them was alone; and one may be at a graph
+// that it launched long ago.
+TEST_F(MarkedTurnsTest, WhoComesBackDoesNotWaitForTheLeastOfTheOthers) {
+  Slot& third = board_->slots[2];
+  third.job.job_class = JobClass::kBatch;
+  third.live.store(1);
+  third.mode.store(static_cast<std::uint32_t>(GateMode::kDevice));
+  board_->batch_jobs.store(3);
+  for (Slot* slot : {&one_, &other_, &third}) slot->job.weight = 100;
+  const std::uint64_t furthest = VirtualNs(kMomentNs, 100);
+  for (const bool is_long_ago : {false, true}) {
+    for (const std::uint64_t apart : {std::uint64_t{0}, kMostClaimNs / 2, kMostClaimNs,
+                                      2 * kMostClaimNs, furthest, 2 * furthest}) {
+      Fill(third);
+      other_.virtual_ns.store(0);
+      Idle(other_);
+      if (is_long_ago) now_ += kIdleAfterNs;
+      Fill(one_);
+      one_.virtual_ns.store(5'000 * kMs);
+      third.virtual_ns.store(5'000 * kMs - apart);
+      CatchUp(*board_, 1, now_);
+      Fill(other_);
+      const std::uint64_t back = other_.virtual_ns.load();
+      EXPECT_GE(back, 5'000 * kMs - kMostClaimNs - furthest) << "no claim to more, at " << apart;
+      EXPECT_EQ(LeadsTooFar(*board_, 1, now_), apart > furthest) << "at " << apart;
+    }
+  }
+}
+
 // Who waits for the one that comes back has no filled queue; it is what it comes back to all the
 // same.
 TEST_F(MarkedTurnsTest, AJobWithAShortQueueIsNotStarvedByOneThatComesBack) {
