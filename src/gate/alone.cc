@@ -195,6 +195,8 @@ std::uint64_t AloneMeter::Step(Board& board, int slot, bool measurable, std::uin
     own.scale.store(kUnmeasurable, std::memory_order_relaxed);
     return 0;
   }
+  std::uint32_t before = kUnmeasurable;  // Others wait for it to be known, too.
+  own.scale.compare_exchange_strong(before, 0, std::memory_order_relaxed);
   if (!IsNext(board, slot, IsNew(), now_ns)) return 0;
   std::uint64_t none = 0;
   const std::uint64_t until = now_ns + kLongestAloneNs;

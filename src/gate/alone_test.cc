@@ -325,6 +325,17 @@ TEST_F(AloneTest, NobodyThatIsNewIsMeasuredBesideOneThatCannotBe) {
   EXPECT_TRUE(RunUntilAlone(fresh));
 }
 
+TEST_F(AloneTest, TwoThatCanBeMeasuredAgainDoNotWaitForEachOther) {
+  const int one = Add(2.0);
+  const int other = Add(0.5);
+  At(one).is_measurable = At(other).is_measurable = false;
+  Run(1'000 * kMs);
+  At(one).is_measurable = At(other).is_measurable = true;
+  Run(5'000 * kMs);
+  EXPECT_NEAR(ScaleOf(one), 0.5, 0.025);
+  EXPECT_NEAR(ScaleOf(other), 2, 0.1);
+}
+
 // Kernels that are longer than a moment, and a machine that wakes everybody late.
 TEST_F(AloneTest, LongMomentsAreAsRareThoughTheyEndLate) {
   Add(1.0, 300 * kMs);

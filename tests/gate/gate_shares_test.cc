@@ -202,7 +202,8 @@ TEST_F(GateSharesTest, OneWhoseStreamsWorkOneAfterAnotherIsMeasured) {
   ASSERT_NE(streams, nullptr);
   auto second = Begin({100, 10, 1000, 8});
   EXPECT_TRUE(AwaitMeasurements({streams}));
-  EXPECT_TRUE(Await([&] { return streams->scale.load() != 0; }));
+  EXPECT_TRUE(Await(
+      [&] { return streams->scale.load() != 0 && streams->scale.load() != gate::kUnmeasurable; }));
 }
 
 // They have one handle.
