@@ -93,6 +93,14 @@ class Worker {
   // One request or step, to its end.
   bool RunOnce() {
     if (options_.stream == JobStream::kOfPool) stream_ = pool_[++step_ % pool_.size()];
+    for (int i = 0; i < options_.waits; ++i) {
+      if (!LaunchAndWait()) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool LaunchAndWait() {
     if (graph_ != nullptr) {
       Think(options_.think_us);
       if (!report_.Note(cuda_.graph_launch(graph_, stream_))) return false;
@@ -102,7 +110,6 @@ class Worker {
     return report_.Note(Synchronise());
   }
 
- private:
   bool MakeGraph() {
     cuda::Graph graph = nullptr;
     if (!report_.Note(cuda_.begin_capture(stream_, cuda::kCaptureThreadLocal))) return false;

@@ -66,6 +66,7 @@ bool SetValue(std::string_view name, std::string_view value, JobOptions& options
   if (name == "--alloc") return ToNumber(value, options.alloc);
   if (name == "--threads") return ToNumber(value, options.threads);
   if (name == "--gpus") return ToNumber(value, options.gpus);
+  if (name == "--waits") return ToNumber(value, options.waits);
   if (name == "--seed") return ToNumber(value, options.seed);
   if (name == "--graph") {
     options.graph = value == "1";
@@ -83,8 +84,9 @@ const char* JobUsage() {
          "  [--lookup getproc|getproc-v1|dlsym|linked] [--stream default|own|ptds|pool]\n"
          "  [--launch plain|ex|cooperative] [--sync "
          "stream|event|ctx|query|query-event|memcpy|host]\n"
-         "  [--marked] [--alloc BYTES] [--threads T] [--gpus G] [--fork-child] [--nccl] [--seed "
-         "S]\n";
+         "  [--marked] [--waits W] [--alloc BYTES] [--threads T] [--gpus G] [--fork-child] "
+         "[--nccl] "
+         "[--seed S]\n";
 }
 
 std::optional<JobOptions> ParseJobOptions(int argc, char** argv, std::string& problem) {
@@ -104,8 +106,9 @@ std::optional<JobOptions> ParseJobOptions(int argc, char** argv, std::string& pr
     ++i;
   }
   if (options.count == 0 && options.secs == 0) options.secs = 1;
-  if (options.threads < 1 || options.kernels < 1 || options.blocks < 1 || options.gpus < 1) {
-    problem = "threads, kernels, blocks and gpus begin at 1";
+  if (options.threads < 1 || options.kernels < 1 || options.blocks < 1 || options.gpus < 1 ||
+      options.waits < 1) {
+    problem = "threads, kernels, blocks, gpus and waits begin at 1";
     return std::nullopt;
   }
   if (options.graph && options.stream == JobStream::kDefault) {

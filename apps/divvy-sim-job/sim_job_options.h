@@ -32,7 +32,8 @@ struct JobOptions {
   bool marked = false;
   std::size_t alloc = 0;
   int threads = 1;
-  int gpus = 1;  // Which the threads use in turn.
+  int gpus = 1;   // Which the threads use in turn.
+  int waits = 1;  // Of a request or step, its kernels before each.
   bool fork_child = false;
   bool nccl = false;
   unsigned long seed = 1;

@@ -61,7 +61,7 @@ std::uint64_t UsualNs(std::uint64_t usual_ns, std::uint64_t took_ns) {
 
 std::uint64_t MeanNs(std::uint64_t mean_ns, std::uint64_t took_ns) {
   if (mean_ns == 0) return took_ns;
-  if (took_ns < mean_ns / 2) return (mean_ns + took_ns) / 2;
+  if (took_ns < mean_ns / 8) return (mean_ns + took_ns) / 2;
   return mean_ns - mean_ns / 8 + std::min(took_ns, 2 * mean_ns) / 8;
 }
 

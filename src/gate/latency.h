@@ -62,7 +62,8 @@ inline constexpr std::uint64_t kAbandonedNs = 5'000'000;
 [[nodiscard]] std::uint64_t UsualNs(std::uint64_t usual_ns, std::uint64_t took_ns);
 
 // The mean of the last requests, each of which counts for an eighth: `mean_ns` so far (0: not
-// known), after one that took `took_ns`. It gets away fast from a program's first ones.
+// known), after one that took `took_ns`. A program's first ones may take a thousand times as long:
+// one that takes less than an eighth counts for a half.
 [[nodiscard]] std::uint64_t MeanNs(std::uint64_t mean_ns, std::uint64_t took_ns);
 
 // How long to rest after a request of about `request_ns`. One that is apart rests for as long as

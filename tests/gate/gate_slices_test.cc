@@ -111,22 +111,30 @@ TEST_F(GateSlicesTest, SlicesFollowWhoIsOnTheBoard) {
 }
 
 TEST_F(GateSlicesTest, LaunchingKernelByKernelIsTold) {
-  for (const bool stepwise : {false, true}) {
-    auto job = Start(As::kLatency,
-                     {"infer", "--kernels", "40", "--us", "20", "--rate", "50", "--secs", "60",
-                      "--graph", stepwise ? "0" : "1", "--stream", "own"},
-                     Apart());
+  struct Case {
+    Words words;
+    std::uint32_t least_us;  // of its kernels between two waits; 0: it is not told
+    std::uint32_t most_us;
+  };
+  const std::vector<Case> cases = {
+      {{"--graph", "1", "--kernels", "40"}, 0, 0},
+      {{"--graph", "0", "--kernels", "40"}, 800, UINT32_MAX},
+      // Requests that wait several times: for its first, before it marks them, each wait ends one.
+      {{"--graph", "1", "--kernels", "4", "--marked", "--waits", "20"}, 0, 0},
+      {{"--graph", "0", "--kernels", "40", "--marked", "--waits", "8"}, 800, 4 * 800},
+      {{"--graph", "0", "--kernels", "4", "--marked", "--waits", "20"}, 0, 0}};
+  for (const auto& [words, least_us, most_us] : cases) {
+    Words all{"infer", "--us", "20", "--rate", "50", "--secs", "60", "--stream", "own"};
+    all.insert(all.end(), words.begin(), words.end());
+    auto job = Start(As::kLatency, all, Apart());
     ASSERT_TRUE(job->AwaitOutput("READY"));
     ASSERT_TRUE(Await([&] {
       const gate::Slot* slot = SlotOf(gate::JobClass::kLatency);
-      return slot != nullptr && slot->apart.load() == 1 && slot->requests.load() > 20;
+      return slot != nullptr && slot->apart.load() == 1 && slot->requests.load() > 40;
     }));
     const std::uint32_t us = SlotOf(gate::JobClass::kLatency)->stepwise_us.load();
-    if (stepwise) {
-      EXPECT_GT(us, 40 * 20U) << "that is what its kernels take";
-    } else {
-      EXPECT_EQ(us, 0U);
-    }
+    EXPECT_GE(us, least_us) << ::testing::PrintToString(words);
+    EXPECT_LE(us, most_us) << ::testing::PrintToString(words);
     Stop(*job);
   }
 }

@@ -93,6 +93,7 @@ void Activate(GpuState& gpu, Worker& worker, std::uint64_t now_ns) {
     gpu.in_a_row = gpu.rest_until_ns.load(std::memory_order_relaxed) != 0;
     gpu.row_held = IsHeld(gpu);
     gpu.bears_hold.store(false, std::memory_order_relaxed);
+    gpu.waits = 0;
     gpu.request_first_launch.store(gpu.launches.load(std::memory_order_relaxed),
                                    std::memory_order_relaxed);
   }
@@ -168,7 +169,9 @@ void BecomeIdle(GpuState& gpu, std::uint64_t now_ns) {
     gpu.hold_trials.AddBearer(gpu.bears_hold.load(std::memory_order_relaxed), took);
   }
   gpu.hold_at_ns.store(0, std::memory_order_relaxed);
-  TellWhetherStepwise(gpu, launched, took);
+  // A request may wait several times, and at each end of these for a slice.
+  const std::uint64_t waits = gpu.waits == 0 ? 1 : gpu.waits;
+  TellWhetherStepwise(gpu, launched / waits, took / waits);
   const LatencyTuning tuning = TuningAt(gpu.slot->openness.load(std::memory_order_relaxed));
   const std::uint32_t rest =
       RestNs(tuning, usual, gpu.slot->apart.load(std::memory_order_relaxed) != 0);
@@ -295,6 +298,11 @@ void Waiting::End(const Cover& cover) {
     const std::uint64_t waited_since = gpu_->wait_start_ns.load(std::memory_order_relaxed);
     StopWaiting(*gpu_, *own);
     const bool was_active = gpu_->active.load(std::memory_order_relaxed) != 0;
+    const std::uint64_t launched = gpu_->launches.load(std::memory_order_relaxed);
+    if (was_active && cover.anything && (gpu_->waits == 0 || launched != gpu_->launches_waited)) {
+      ++gpu_->waits;
+      gpu_->launches_waited = launched;
+    }
     for (Worker& worker : gpu_->workers) {
       if (!cover.anything || worker.active.load(std::memory_order_relaxed) == 0 ||
           worker.submitting.load(std::memory_order_relaxed) != 0 ||

@@ -131,7 +131,9 @@ struct GpuState {
   std::atomic<std::uint64_t> request_first_launch;
   std::atomic<std::uint64_t> usual_launches;  // in a request, times 16
   std::uint32_t stepwise_requests;            // up and down: of the last ones, kernel by kernel
-  std::uint64_t stepwise_ns;                  // what these take
+  std::uint64_t stepwise_ns;                  // what these take, from wait to wait
+  std::uint32_t waits;                        // that ended in this request,
+  std::uint64_t launches_waited;              // and what had been launched by the last of them
   std::uint64_t launches_seen;                // by the keeper,
   std::uint64_t launches_seen_ns;             // and when they last changed
   std::atomic<std::uint64_t> rest_until_ns;
