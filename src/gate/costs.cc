@@ -92,6 +92,13 @@ void CostTable::Forget(std::uint64_t key) {
   }
 }
 
+void CostTable::TimeAnew() {
+  for (Cost& entry : entries_) {
+    if (entry.samples.load(std::memory_order_relaxed) == 0) continue;
+    entry.samples.store(0, std::memory_order_relaxed);
+  }
+}
+
 void CostTable::ForgetKinds() {
   for (Cost& entry : entries_) {
     // Read before it is written: after a fork every page written is a page copied.

@@ -60,6 +60,8 @@ class CostTable {
   // Forgets what was learned under `key`: its handle was given back and may come again for
   // something else.
   void Forget(std::uint64_t key);
+  // The next few launches of each kind are timed like its first ones.
+  void TimeAnew();
   // Forgets which kinds of the kernel log the entries are: it is another's from now on.
   void ForgetKinds();
   [[nodiscard]] const Cost& At(std::uint32_t index) const { return entries_[index]; }

@@ -52,6 +52,27 @@ TEST(CostsTest, TransposedShapesHaveKeysOfTheirOwn) {
   EXPECT_EQ(keys.size(), 2U * 64);
 }
 
+TEST(CostsTest, KindsAreTimedAnewByTheNextFewLaunches) {
+  const auto table = std::make_unique<CostTable>();
+  bool fresh = false;
+  Cost& cost = *table->Find(7, &fresh);
+  const auto timed_of = [&cost](int launches) {
+    int timed = 0;
+    for (int i = 0; i < launches; ++i) {
+      if (!WantsSample(cost)) continue;
+      ++timed;
+      Learn(cost, 90'000, /*shared=*/true);
+    }
+    return timed;
+  };
+  EXPECT_EQ(timed_of(101), 4);
+  table->TimeAnew();
+  ASSERT_TRUE(WantsSample(cost));
+  Learn(cost, 40'000, /*shared=*/false);
+  EXPECT_EQ(ChargedNs(cost), 40'000U);
+  EXPECT_EQ(timed_of(100), 3);
+}
+
 TEST(CostsTest, AShorterMeasurementIsBelievedAtOnceALongerOneSlowly) {
   Cost cost{};
   EXPECT_EQ(PredictedNs(cost), kUnknownNs);

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -204,6 +205,30 @@ TEST_F(GateSharesTest, OneWhoseStreamsWorkOneAfterAnotherIsMeasured) {
   EXPECT_TRUE(AwaitMeasurements({streams}));
   EXPECT_TRUE(Await(
       [&] { return streams->scale.load() != 0 && streams->scale.load() != gate::kUnmeasurable; }));
+}
+
+// What it learned of its kernels beside the other holds no more; and those are so long that the
+// next one to be timed in any case is not launched before the test is over.
+TEST_F(GateSharesTest, OneThatIsLeftAloneIsChargedWhatItTakesAlone) {
+  auto first = Begin({100, 1, 30'000, 32});
+  ASSERT_TRUE(first->AwaitOutput("READY"));
+  const gate::Slot* leaves = Joined({});
+  ASSERT_NE(leaves, nullptr);
+  auto second = Begin({100, 1, 30'000, 32});
+  ASSERT_TRUE(second->AwaitOutput("READY"));
+  const gate::Slot* stays = Joined({leaves});
+  ASSERT_NE(stays, nullptr);
+  const auto charged_ms = [stays] {
+    const std::uint64_t launches = stays->launches.load();
+    const std::uint64_t charged_ns = stays->gpu_ns.load();
+    if (SecondsToLaunch(*stays, 10) < 0) return 0.0;
+    return static_cast<double>(stays->gpu_ns.load() - charged_ns) / 1e6 /
+           static_cast<double>(stays->launches.load() - launches);
+  };
+  EXPECT_TRUE(Await([&] { return charged_ms() > 45; })) << "beside the other, it seems to take 60";
+  first->Signal(SIGTERM);
+  EXPECT_EQ(first->Wait().exit_status, 0);
+  EXPECT_TRUE(Await([&] { return std::abs(charged_ms() - 30) < 3; }));
 }
 
 // They have one handle.

@@ -161,7 +161,8 @@ void MarkProgress(const Driver& driver, GpuState& gpu, cuda::Stream stream, int 
 }
 
 // Returns how many microseconds it accounts for, as predicted.
-std::uint32_t TakeTurns(GpuState& gpu, int track) {
+std::uint32_t TakeTurns(const Driver& driver, GpuState& gpu, int track) {
+  ReadTimings(driver, gpu);
   const std::uint64_t predicted_ns = gpu.account_ns[track].exchange(0, std::memory_order_relaxed);
   const std::uint64_t ns = predicted_ns * gpu.scale.load(std::memory_order_relaxed) / kUnscaled;
   Slot& slot = *gpu.slot;
@@ -197,7 +198,7 @@ BatchLaunch BeforeBatchLaunch(const Driver& driver, GpuState& gpu, const LaunchS
   launch.track = is_exempt ? 0 : TrackOf(gpu, stream);
   std::atomic<std::uint64_t>& account_ns = gpu.account_ns[launch.track];
   if (account_ns.fetch_add(ns, std::memory_order_relaxed) + ns >= kMarkNs && !is_exempt)
-    launch.us = TakeTurns(gpu, launch.track);
+    launch.us = TakeTurns(driver, gpu, launch.track);
   if (gpu.mode.load(std::memory_order_relaxed) != GateMode::kPass &&
       gpu.board->latency_jobs.load(std::memory_order_relaxed) != 0) {
     const Marking marking = Mark(GaugeOf(gpu, stream), gpu.spread, *cost,

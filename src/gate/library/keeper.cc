@@ -100,6 +100,10 @@ int GpusInUse() {
 
 // Returns when the GPU is to be looked at again.
 std::uint64_t MeasureAlone(GpuState& gpu, AloneMeter& meter, std::uint64_t now_ns) {
+  // What was learned beside others is not what it takes alone, and has no scale any more.
+  const bool shares = gpu.board->batch_jobs.load(std::memory_order_relaxed) > 1;
+  if (gpu.was_shared && !shares) process.costs.TimeAnew();
+  gpu.was_shared = shares;
   // What waits for another GPU is not told from what takes this one's time.
   const bool measurable = !gpu.unmeasurable.load(std::memory_order_relaxed) && GpusInUse() == 1;
   const std::uint64_t due = meter.Step(*gpu.board, gpu.slot_index, measurable, now_ns);

@@ -51,6 +51,7 @@ struct Sample {
   cuda::Event begin, end;
   Timed timed;              // without a cost: free
   bool held;                // its stream, until the launch is submitted
+  bool shared;              // it was launched while other batch jobs were there
   std::uint64_t caller_ns;  // for the kernel log: what beginning to time it has taken
 };
 
@@ -108,6 +109,7 @@ struct GpuState {
   cuda::Event clock_event;
   std::uint64_t clock_ns;
   std::uint64_t harvested_ns;  // when timings were last read; under the sampling lock
+  bool was_shared;             // with other batch jobs, when the keeper last looked
   // By track: GPU time not yet on the board, and launched since a wait for the others' moments
   // alone.
   std::atomic<std::uint64_t> account_ns[kTracks];

@@ -15,6 +15,8 @@ constexpr std::uint32_t kPairOnGpuNs = 3'000;
 constexpr std::uint32_t kHoldOnGpuNs = 2'400;
 // Programs may wait thousands of times a second; timings need not be read as often.
 constexpr std::uint64_t kReadEveryNs = 200'000;
+// Of a batch job, of which few launches are timed.
+constexpr std::uint64_t kReadFewEveryNs = 50'000'000;
 
 // Empty if the driver does not say.
 const char* NameOf(const Driver& driver, cuda::Function function) {
@@ -30,6 +32,10 @@ const char* NameOf(const Driver& driver, cuda::Function function) {
 bool IsCollective(const char* name) {
   return strncmp(name, "nccl", 4) == 0 || strstr(name, "ncclKernel") != nullptr ||
          strstr(name, "ncclDevKernel") != nullptr;
+}
+
+bool IsShared(const GpuState& gpu) {
+  return gpu.board != nullptr && gpu.board->batch_jobs.load(std::memory_order_relaxed) > 1;
 }
 
 // Lets every hold up to that one go. Never back: a thread that was stopped on its way here would
@@ -122,9 +128,7 @@ void Read(const Driver& driver, GpuState& gpu, Sample& sample) {
   const std::uint32_t measured = ns < 1.0F   ? 1U
                                  : ns > 4e9F ? 4'000'000'000U
                                              : static_cast<std::uint32_t>(ns);
-  const bool shared =
-      gpu.board != nullptr && gpu.board->batch_jobs.load(std::memory_order_relaxed) > 1;
-  Learn(*sample.timed.cost, measured, shared);
+  Learn(*sample.timed.cost, measured, sample.shared || IsShared(gpu));
   if (sample.timed.kind != nullptr) LogSample(driver, gpu, sample, measured);
 }
 
@@ -272,6 +276,7 @@ Sample* BeginSample(const Driver& driver, GpuState& gpu, const Timed& timed) {
       ++gpu.samples_begun;
       sample->timed = timed;
       sample->held = held;
+      sample->shared = IsShared(gpu);
       sample->caller_ns = logs ? NowNs() - begun : 0;
       const std::uint32_t out = gpu.samples_out.load(std::memory_order_relaxed);
       gpu.under_way[out] = static_cast<std::uint8_t>(sample - gpu.samples);
@@ -307,20 +312,26 @@ void EndSample(const Driver& driver, GpuState& gpu, Sample& sample) {
   gpu.sampling.store(0, std::memory_order_release);
 }
 
-void ReadTimings() {
+void ReadTimings(const Driver& driver, GpuState& gpu) {
+  const bool logs = process.settings.job.job_class == JobClass::kLog;
+  if (gpu.samples_out.load(std::memory_order_relaxed) == 0 ||
+      process.captures.load(std::memory_order_relaxed) != 0 ||
+      gpu.sampling.exchange(1, std::memory_order_acquire) != 0)
+    return;
+  const std::uint64_t now = NowNs();
+  if (now > gpu.harvested_ns + (logs ? kReadEveryNs : kReadFewEveryNs)) {
+    gpu.harvested_ns = now;
+    Harvest(driver, gpu);
+    if (logs) Charge(gpu, NowNs() - now);
+  }
+  gpu.sampling.store(0, std::memory_order_release);
+}
+
+void ReadTimingsAfterWait() {
   if (process.settings.job.job_class != JobClass::kLog) return;
   const Driver* driver = RealDriver();
   GpuState* gpu = driver == nullptr ? nullptr : CurrentGpu(*driver);
-  if (gpu == nullptr || gpu->samples_out.load(std::memory_order_relaxed) == 0) return;
-  if (process.captures.load(std::memory_order_relaxed) != 0) return;
-  if (gpu->sampling.exchange(1, std::memory_order_acquire) != 0) return;
-  const std::uint64_t now = NowNs();
-  if (now > gpu->harvested_ns + kReadEveryNs) {
-    gpu->harvested_ns = now;
-    Harvest(*driver, *gpu);
-    Charge(*gpu, NowNs() - now);
-  }
-  gpu->sampling.store(0, std::memory_order_release);
+  if (gpu != nullptr) ReadTimings(*driver, *gpu);
 }
 
 }  // namespace divvy::gate

@@ -32,8 +32,11 @@ bool ReleaseHold(GpuState& gpu);
 // itself be stopped, in the driver, by one that waits for the stream.
 void ReleaseHeldSince(GpuState& gpu, std::uint64_t since_ns);
 
-// Under the kernel log, after a wait: reads the timings that are ready, since nothing else may
-// come. Does nothing for jobs of other classes.
-void ReadTimings();
+// Reads the timings that are ready, unless that was done of late: the next launch to be timed,
+// which would see to it too, may be long in coming.
+void ReadTimings(const Driver& driver, GpuState& gpu);
+// Under the kernel log, after a wait: nothing else may come. Does nothing for jobs of other
+// classes.
+void ReadTimingsAfterWait();
 
 }  // namespace divvy::gate

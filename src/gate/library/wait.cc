@@ -35,7 +35,7 @@ GpuState* WatchedGpu() {
 
 // What a wait answers in a job that is not watched.
 cuda::Result Unwatched(cuda::Result result) {
-  ReadTimings();
+  ReadTimingsAfterWait();
   return result;
 }
 
