@@ -193,7 +193,7 @@ Shows the jobs that 'divvy run' has running on this node's GPUs for this user.
   MODE     latency: apart if its time slices interrupt batch jobs, else whether the program
            marks its requests or they are inferred;
            batch: whether the GPU holds it back (device), its host (host), or nothing (pass)
-  GPU      predicted GPU time of what it launched, by the time that passed
+  GPU      GPU time it is charged for what it launched, by the time that passed
   CLOSED   how much of the time it kept the gate closed; MARK/S: waits put into streams
   RESCUED  how often somebody else had to open a gate that was left closed
 Under each GPU: the time slices of MPS' server, and who else has the GPU, past the gate (asked

@@ -46,7 +46,8 @@ std::uint32_t PassedByOthers(const Board& board, int own) {
 bool IsStill(const Slot& slot) {
   for (int i = 0; i < kTracks; ++i) {
     const std::uint32_t passed = slot.passed[i].load(std::memory_order_relaxed);
-    if (passed != slot.submitted[i].load(std::memory_order_relaxed) && !IsAtWait(passed))
+    if (UnderWayUs(passed, slot.submitted[i].load(std::memory_order_relaxed)) != 0 &&
+        !IsAtWait(passed))
       return false;
   }
   return true;
@@ -140,11 +141,7 @@ bool IsNext(const Board& board, int slot, bool is_new, std::uint64_t now_ns) {
   for (int i = 0; i < kSlots; ++i) {
     const Slot& other = board.slots[i];
     if (i == slot || !IsBatch(other)) continue;
-    // Nobody stops one that cannot wait on the GPU.
-    if (!MarksItsWork(other)) return false;
     if (!IsAtWork(other, now_ns)) continue;
-    // Beside it all are charged as predicted.
-    if (other.scale.load(std::memory_order_relaxed) == kUnmeasurable) return false;
     if (!IsKnown(other)) return false;
     const std::uint64_t its = other.alone_ns.load(std::memory_order_relaxed);
     if (!is_new && (its < own || (its == own && i < slot))) return false;
@@ -157,6 +154,16 @@ bool IsNext(const Board& board, int slot, bool is_new, std::uint64_t now_ns) {
 }  // namespace
 
 RunBit RunBitOf(int slot) { return {slot / 32, std::uint32_t{1} << (slot % 32)}; }
+
+bool IsAnyUnmeasurable(const Board& board, std::uint64_t now_ns) {
+  for (const Slot& slot : board.slots) {
+    if (!IsAtWork(slot, now_ns)) continue;
+    // Nobody stops one that cannot wait on the GPU.
+    if (!MarksItsWork(slot) || slot.scale.load(std::memory_order_relaxed) == kUnmeasurable)
+      return true;
+  }
+  return false;
+}
 
 void EndAloneIfOverdue(Board& board, std::uint64_t now_ns) {
   const std::uint64_t until = board.alone_until_ns.load(std::memory_order_acquire);
@@ -185,18 +192,23 @@ std::uint64_t AloneMeter::Step(Board& board, int slot, bool measurable, std::uin
     return 0;
   }
   Slot& own = board.slots[slot];
-  if (board.batch_jobs.load(std::memory_order_relaxed) < 2) {
-    // What it is charged is right again (Learn).
-    *this = AloneMeter();
-    own.scale.store(0, std::memory_order_relaxed);
-    own.shared_from_us.store(Sum(own.submitted), std::memory_order_relaxed);
-  }
   if (!measurable) {
     own.scale.store(kUnmeasurable, std::memory_order_relaxed);
     return 0;
   }
   std::uint32_t before = kUnmeasurable;  // Others wait for it to be known, too.
   own.scale.compare_exchange_strong(before, 0, std::memory_order_relaxed);
+  if (board.batch_jobs.load(std::memory_order_relaxed) < 2) {
+    // What it is charged is right again (Learn).
+    *this = AloneMeter();
+    own.scale.store(0, std::memory_order_relaxed);
+    own.shared_from_us.store(Sum(own.submitted), std::memory_order_relaxed);
+  }
+  if (IsAnyUnmeasurable(board, now_ns)) {
+    if (own.scale.load(std::memory_order_relaxed) != 0)
+      own.scale.store(scale_, std::memory_order_relaxed);
+    return 0;
+  }
   if (!IsNext(board, slot, IsNew(), now_ns)) return 0;
   std::uint64_t none = 0;
   const std::uint64_t until = now_ns + kLongestAloneNs;
@@ -216,6 +228,13 @@ std::uint64_t AloneMeter::Step(Board& board, int slot, bool measurable, std::uin
 }
 
 bool AloneMeter::IsNew() const { return tries_ < kAveraged; }
+
+std::uint32_t AloneMeter::TakeScale() {
+  const std::uint32_t scale = scale_;
+  scale_ = taken_ = kUnscaled;
+  count_ = 0;
+  return scale;
+}
 
 std::uint32_t AloneMeter::Scale(const Board& board, std::uint64_t now_ns) const {
   for (const Slot& slot : board.slots) {

@@ -40,6 +40,9 @@ struct RunBit {
 // its streams may still wait there.
 void EndAloneIfOverdue(Board& board, std::uint64_t now_ns);
 
+// Whether a batch job is at work that cannot be measured: beside it nobody is.
+[[nodiscard]] bool IsAnyUnmeasurable(const Board& board, std::uint64_t now_ns);
+
 // A batch job's measuring of its own work on one GPU. For one thread.
 class AloneMeter {
  public:
@@ -50,6 +53,8 @@ class AloneMeter {
   // and make it slower still, and one with more streams than tracks, whose marks hide each other.
   std::uint64_t Step(Board& board, int slot, bool measurable, std::uint64_t now_ns);
 
+  // What was measured, which is forgotten: the caller takes it into what it predicts.
+  [[nodiscard]] std::uint32_t TakeScale();
   // By what the job is to be charged, of what was predicted: `Slot::scale`.
   [[nodiscard]] std::uint32_t Scale(const Board& board, std::uint64_t now_ns) const;
 

@@ -315,6 +315,21 @@ TEST_F(AloneTest, OneThatMeetsOthersIsNotMeasuredAndAllAreChargedAsPredicted) {
   EXPECT_DOUBLE_EQ(ScaleOf(other), 1);
 }
 
+// What was measured by then is the caller's to keep.
+TEST_F(AloneTest, WhatWasMeasuredIsTakenOnceBesideOneThatCannotBe) {
+  const int one = Add(2.0);
+  const int other = Add(0.5);
+  Run(5'000 * kMs);
+  At(other).is_measurable = false;
+  Run(100 * kMs);
+  EXPECT_NEAR(At(one).meter.TakeScale(), 0.5 * kUnscaled, 0.025 * kUnscaled);
+  EXPECT_EQ(At(one).meter.TakeScale(), kUnscaled);
+  At(other).is_measurable = true;
+  At(one).predicted = 1;
+  Run(100 * kMs);
+  EXPECT_DOUBLE_EQ(ScaleOf(one), 1) << "it is known already";
+}
+
 // Which would stop it for nothing: all are charged as predicted.
 TEST_F(AloneTest, NobodyThatIsNewIsMeasuredBesideOneThatCannotBe) {
   const int one = Add(2.0);

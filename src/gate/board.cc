@@ -159,7 +159,7 @@ Found Attach(const char* path, Board** board, char* error, unsigned size) {
   if (static_cast<std::size_t>(status.st_size) != sizeof(Board)) {
     snprintf(error, size,
              "the board %s has %lld bytes where this version of Divvy has %zu: end the jobs of the "
-             "other version",
+             "other version, or remove the file if there are none",
              path, static_cast<long long>(status.st_size), sizeof(Board));
     close(fd);
     return Found::kWrong;

@@ -1,5 +1,7 @@
 #include "gate/costs.h"
 
+#include <algorithm>
+
 namespace divvy::gate {
 namespace {
 
@@ -89,6 +91,15 @@ void CostTable::Forget(std::uint64_t key) {
     entry.launches.store(0, std::memory_order_relaxed);
     entry.kind.store(0, std::memory_order_relaxed);
     return;
+  }
+}
+
+void CostTable::Rescale(std::uint32_t scale) {
+  for (Cost& entry : entries_) {
+    const std::uint64_t ns = entry.charged_ns.load(std::memory_order_relaxed);
+    if (ns == 0) continue;
+    const std::uint64_t scaled = std::clamp<std::uint64_t>(ns * scale / 1'024, 1, UINT32_MAX);
+    entry.charged_ns.store(static_cast<std::uint32_t>(scaled), std::memory_order_relaxed);
   }
 }
 

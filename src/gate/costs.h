@@ -60,6 +60,8 @@ class CostTable {
   // Forgets what was learned under `key`: its handle was given back and may come again for
   // something else.
   void Forget(std::uint64_t key);
+  // What each kind is charged becomes so many 1024ths of that.
+  void Rescale(std::uint32_t scale);
   // The next few launches of each kind are timed like its first ones.
   void TimeAnew();
   // Forgets which kinds of the kernel log the entries are: it is another's from now on.

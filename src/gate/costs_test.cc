@@ -52,6 +52,22 @@ TEST(CostsTest, TransposedShapesHaveKeysOfTheirOwn) {
   EXPECT_EQ(keys.size(), 2U * 64);
 }
 
+TEST(CostsTest, ChargesAreRescaledAndPredictionsNot) {
+  const auto table = std::make_unique<CostTable>();
+  bool fresh = false;
+  Cost& cost = *table->Find(7, &fresh);
+  Cost& untimed = *table->Find(8, &fresh);
+  Learn(cost, 10'000, /*shared=*/true);
+  table->Rescale(512);
+  EXPECT_EQ(ChargedNs(cost), 5'000U);
+  EXPECT_EQ(PredictedNs(cost), 10'000U);
+  EXPECT_EQ(ChargedNs(untimed), kUnknownNs);
+  for (int i = 0; i < 40; ++i) table->Rescale(512);
+  EXPECT_GT(cost.charged_ns.load(), 0U) << "it is known";
+  for (int i = 0; i < 60; ++i) table->Rescale(4'096);
+  EXPECT_EQ(ChargedNs(cost), UINT32_MAX);
+}
+
 TEST(CostsTest, KindsAreTimedAnewByTheNextFewLaunches) {
   const auto table = std::make_unique<CostTable>();
   bool fresh = false;

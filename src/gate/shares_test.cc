@@ -50,16 +50,16 @@ class Trainer {
 
   void Launch(std::uint64_t now_ns) {
     while (now_ns >= cpu_ns_ && !IsWaiting(now_ns)) {
-      if (!is_paused_) Charge(now_ns);
-      is_paused_ = charged_us_ != 0 && pauses_ < 100 && LeadsTooFar(board_, slot_, now_ns);
-      if (is_paused_) {
-        ++pauses_;
+      if (pause_end_ns_ == 0) Charge(now_ns);
+      if (charged_us_ != 0 && (pause_end_ns_ == 0 || now_ns < pause_end_ns_) &&
+          LeadsTooFar(board_, slot_, now_ns)) {
+        if (pause_end_ns_ == 0) pause_end_ns_ = now_ns + LongestPauseNs(board_);
         cpu_ns_ = now_ns + 200 * kUs;
         Own().last_launch_ns.store(now_ns);
         return;
       }
-      if (pauses_ > 0) NotePause(Own());
-      pauses_ = 0;
+      if (pause_end_ns_ != 0) NotePause(Own());
+      pause_end_ns_ = 0;
       queue_.push_back({.left_us = load_.unit_us, .is_unit = true});
       ++units_;
       if (charged_us_ != 0) PutMark(now_ns);
@@ -107,7 +107,7 @@ class Trainer {
   Slot& Own() { return board_.slots[slot_]; }
 
   bool IsWaiting(std::uint64_t now_ns) {
-    if (is_paused_) return false;
+    if (pause_end_ns_ != 0) return false;
     if (load_.step != 0 && units_ == load_.step) {
       if (!queue_.empty()) return true;
       units_ = 0;
@@ -158,8 +158,7 @@ class Trainer {
   std::uint32_t charged_us_ = 0;
   std::uint64_t free_us_ = 0;
   std::uint32_t scale_ = kUnscaled;
-  bool is_paused_ = false;
-  int pauses_ = 0;
+  std::uint64_t pause_end_ns_ = 0;  // at the latest; 0: it is not in one
   std::uint64_t cpu_ns_;
   std::uint64_t keep_ns_ = 0;
   double done_us_ = 0;
@@ -308,6 +307,20 @@ TEST(SharesTest, OneThatJoinsFarAheadIsChargedRightSoon) {
   gpu.Add({.unit_us = 2'000, .first_predicted = 1 / 40.0, .depth = 200});
   gpu.Run(6);
   gpu.ExpectShares({1 / 3.0, 1 / 3.0, 1 / 3.0}, 0.1, 4);
+}
+
+// One that leads launches one in each pause.
+TEST(SharesTest, OfOneWhoseKernelsTakeMilliseconds) {
+  for (const double us : {5'000, 10'000}) {
+    Gpu gpu;
+    gpu.Add({.weight = 100, .unit_us = us, .depth = 20});
+    gpu.Add({.weight = 300, .unit_us = 500, .depth = 100});
+    gpu.Add({.weight = 200, .unit_us = 500, .depth = 100});
+    gpu.Add({.weight = 100, .unit_us = 500, .depth = 100});
+    gpu.Run(5);
+    SCOPED_TRACE(us);
+    gpu.ExpectShares({1 / 7.0, 3 / 7.0, 2 / 7.0, 1 / 7.0}, 0.1, 12);
+  }
 }
 
 TEST(SharesTest, FollowWeightsWhateverJobsAreLike) {

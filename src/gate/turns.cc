@@ -5,12 +5,13 @@
 namespace divvy::gate {
 namespace {
 
+constexpr std::int32_t kMostUnderWayUs = 60'000'000;
+
 std::int64_t QueuedUs(const Slot& slot) {
   std::int64_t queued = 0;
   for (int i = 0; i < kTracks; ++i) {
-    const auto here = static_cast<std::int32_t>(slot.submitted[i].load(std::memory_order_relaxed) -
-                                                slot.passed[i].load(std::memory_order_relaxed));
-    if (here > 0) queued += here;
+    queued += UnderWayUs(slot.passed[i].load(std::memory_order_relaxed),
+                         slot.submitted[i].load(std::memory_order_relaxed));
   }
   return queued;
 }
@@ -27,11 +28,18 @@ bool MayFillItsMoment(const Board& board, int slot) {
          QueuedUs(board.slots[slot]) * scale / kUnscaled < kAloneQueueUs;
 }
 
+// How long after its last launch a job's queue may still be under way. What one that cannot be
+// measured has in its queue says little: marks of two streams on one track hide each other, and
+// what stands behind a collective operation waits for other GPUs, not for this one.
+std::uint64_t MostUnderWayNs(const Slot& slot) {
+  const bool is_measurable = slot.scale.load(std::memory_order_relaxed) != kUnmeasurable;
+  return MarksItsWork(slot) && is_measurable ? kStuckAfterNs : kIdleAfterNs;
+}
+
 bool HasWork(const Slot& slot, std::uint64_t now_ns) {
   const std::uint64_t last = slot.last_launch_ns.load(std::memory_order_relaxed);
-  if (last == 0) return false;
-  if (!MarksItsWork(slot)) return now_ns < last + kIdleAfterNs;
-  if (now_ns >= last + kStuckAfterNs) return false;
+  if (last == 0 || now_ns >= last + MostUnderWayNs(slot)) return false;
+  if (!MarksItsWork(slot)) return true;
   if (!QueueIsShort(slot)) return true;
   const std::uint64_t since = slot.short_since_ns.load(std::memory_order_relaxed);
   return since != 0 && now_ns < since + kStepEndNs;
@@ -84,6 +92,11 @@ bool MarksItsWork(const Slot& slot) {
   return slot.mode.load(std::memory_order_relaxed) == static_cast<std::uint32_t>(GateMode::kDevice);
 }
 
+std::int32_t UnderWayUs(std::uint32_t passed, std::uint32_t submitted) {
+  const auto here = static_cast<std::int32_t>(submitted - passed);
+  return here < 0 || here > kMostUnderWayUs ? 0 : here;
+}
+
 bool HasFilledQueue(const Slot& slot, std::uint64_t now_ns) {
   return IsBatch(slot) && MarksItsWork(slot) && !QueueIsShort(slot) && HasWork(slot, now_ns);
 }
@@ -100,6 +113,10 @@ bool LeadsTooFar(Board& board, int slot, std::uint64_t now_ns) {
   const std::uint64_t least = LeastOfOthers(board, slot, now_ns);
   return least != UINT64_MAX &&
          board.slots[slot].virtual_ns.load(std::memory_order_relaxed) > least + kMayLeadNs;
+}
+
+std::uint64_t LongestPauseNs(const Board& board) {
+  return kMayLeadNs * board.batch_jobs.load(std::memory_order_relaxed);
 }
 
 std::uint64_t VirtualNs(std::uint64_t gpu_ns, std::uint32_t weight) {

@@ -26,12 +26,16 @@ inline constexpr std::uint64_t kMomentNs = 2 * std::uint64_t{kAloneQueueUs} * 1'
 inline constexpr std::uint64_t kBehindAfterIdleNs = kMayLeadNs / 4;
 // A job whose queue has run short is waited for so long still: that is the end of a step.
 inline constexpr std::uint64_t kStepEndNs = 1'000'000;
-// One that cannot put marks has work for so long after a launch.
+// One that cannot put marks, or whose marks say little, has work for so long after a launch at
+// most.
 inline constexpr std::uint64_t kIdleAfterNs = 50'000'000;
 // Streams of one track may pass marks out of order, and the last one never be seen: so long after
 // a launch it holds others no more.
 inline constexpr std::uint64_t kStuckAfterNs = 1'000'000'000;
 
+// Predicted GPU time between two counters of a track: none where the first is ahead, or so far
+// behind that what the GPU wrote there last was of a job that had the slot before.
+[[nodiscard]] std::int32_t UnderWayUs(std::uint32_t passed, std::uint32_t submitted);
 // Whether others see of the batch job in `slot` that it has more than a short queue under way.
 [[nodiscard]] bool HasFilledQueue(const Slot& slot, std::uint64_t now_ns);
 // Whether the GPU writes down how far a batch job has come.
@@ -41,6 +45,10 @@ inline constexpr std::uint64_t kStuckAfterNs = 1'000'000'000;
 // Whether the batch job in `slot` should let others catch up before it launches more: while it is
 // alone on the GPU only if its queue is long. Notes whose queue has run short.
 [[nodiscard]] bool LeadsTooFar(Board& board, int slot, std::uint64_t now_ns);
+
+// For how long it does so at most before each launch: who is let go on sooner than all others could
+// have had their part, and launches a long kernel each time, gets more than its own.
+[[nodiscard]] std::uint64_t LongestPauseNs(const Board& board);
 
 // GPU time in virtual time of a weight in hundredths.
 [[nodiscard]] std::uint64_t VirtualNs(std::uint64_t gpu_ns, std::uint32_t weight);

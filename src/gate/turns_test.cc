@@ -206,6 +206,30 @@ TEST_F(MarkedTurnsTest, WhoWaitsForItsOwnWorkIsWaitedForButNotForEver) {
   EXPECT_FALSE(OneLeadsTooFar()) << "its last mark was passed by an earlier one";
 }
 
+// Marks of streams that share a track hide each other, and what stands behind a collective
+// operation waits for other GPUs.
+TEST_F(MarkedTurnsTest, WhoCannotBeMeasuredIsNotWaitedForLongAfterItsLastLaunch) {
+  one_.virtual_ns.store(kMayLeadNs + 1);
+  other_.scale.store(kUnmeasurable);
+  EXPECT_TRUE(OneLeadsTooFar());
+  now_ += kIdleAfterNs;
+  EXPECT_FALSE(OneLeadsTooFar());
+}
+
+TEST_F(MarkedTurnsTest, WhatTheGpuWroteForAnotherJobIsNoWork) {
+  one_.virtual_ns.store(kMayLeadNs + 1);
+  for (const std::uint32_t late : {other_.submitted[0].load() + 1, 0x8000'0000U, 0xC000'0000U}) {
+    other_.passed[0].store(late);
+    EXPECT_FALSE(HasFilledQueue(other_, now_)) << late;
+  }
+}
+
+TEST_F(MarkedTurnsTest, APauseIsAsLongAsAllOthersNeedToCatchUp) {
+  EXPECT_EQ(LongestPauseNs(*board_), 2 * kMayLeadNs);
+  board_->batch_jobs.store(8);
+  EXPECT_EQ(LongestPauseNs(*board_), 8 * kMayLeadNs);
+}
+
 TEST_F(MarkedTurnsTest, WhoIsAloneOnTheGpuWaitsForNobodyButForItsOwnQueue) {
   one_.virtual_ns.store(kMayLeadNs + 1);
   board_->alone_slot.store(1);

@@ -167,6 +167,32 @@ TEST_F(GateCoverageTest, EveryHookIsCalledBySomeTest) {
   }
 }
 
+// The table of kinds has room for 16384.
+TEST_F(GateCoverageTest, KernelsOfMoreKindsThanThereIsRoomForAreChargedAndHeldLikeNewOnes) {
+  ASSERT_NE(JoinAsLatencyJob(), nullptr);
+  const test::Finished finished = Run(As::kBatch, {GATE_PROBE, "kinds", "40000"});
+  ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+  constexpr double kNewUs = 50;
+  EXPECT_NEAR(CoverageIn(finished.err).gpu_s, 40'000 * kNewUs / 1e6, 0.1);
+  EXPECT_GT(CoverageIn(finished.err).markers, 18'000U) << "one for every 100 us";
+}
+
+TEST_F(GateCoverageTest, AProgramThatEndsItsContextLeavesNoBoard) {
+  for (const As as : {As::kLatency, As::kBatch}) {
+    const test::Finished finished = Run(as, {GATE_PROBE, "reset"});
+    EXPECT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+    EXPECT_NE(access(BoardPath().c_str(), F_OK), 0);
+  }
+}
+
+// It waits for its peers, not for its turn.
+TEST_F(GateCoverageTest, CollectiveOperationsAreChargedToo) {
+  const test::Finished finished =
+      Run(As::kBatch, {"train", "--nccl", "--kernels", "4", "--us", "1000", "--steps", "50"});
+  ASSERT_EQ(finished.exit_status, 0) << finished.out << finished.err;
+  EXPECT_NEAR(CoverageIn(finished.err).gpu_s, 0.2, 0.04);
+}
+
 TEST_F(GateCoverageTest, ManyThreadsAreSeen) {
   const test::Finished finished =
       Run(As::kLatency, {"infer", "--threads", "4", "--stream", "own", "--kernels", "2", "--us",

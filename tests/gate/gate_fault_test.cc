@@ -140,6 +140,18 @@ TEST_F(GateFaultTest, NobodyHoldsTheGateForMuchMoreThanASecond) {
   StopSurvivor();
 }
 
+// As it is where the owner was stopped on its way to closing it, and others opened it meanwhile.
+TEST_F(GateFaultTest, AGateThatNobodyKnowsSinceWhenIsClosedIsOpened) {
+  ASSERT_NO_FATAL_FAILURE(StartSurvivor(As::kBatch));
+  gate::Slot* const owner = JoinAsLatencyJob();
+  ASSERT_TRUE(Await([&] { return slot_->markers.load() > 0; }));
+  owner->heartbeat_ns.store(1);
+  owner->level.store(gate::kClosed);
+  ASSERT_NO_FATAL_FAILURE(ExpectItGoesOn("it was closed"));
+  EXPECT_EQ(owner->level.load(), gate::kOpen);
+  StopSurvivor();
+}
+
 TEST_F(GateFaultTest, TheNextJobClearsUpAfterAllWereKilled) {
   for (int round = 0; round < 3; ++round) {
     auto serving = Start(As::kLatency, kServing);

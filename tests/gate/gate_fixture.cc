@@ -89,7 +89,7 @@ Coverage GateTest::CoverageIn(const std::string& text) {
                   "divvy: GPU %*d: mode %15[a-z], gate closed for %lf ms by this job, %llu "
                   "requests, p99 %lf",
                   mode, &coverage.closed_ms, &coverage.requests, &coverage.p99_ms) == 4 ||
-      std::sscanf(line("of GPU time by prediction").c_str(),
+      std::sscanf(line("of GPU time charged").c_str(),
                   "divvy: GPU %*d: mode %15[a-z], %llu markers, %lf s of GPU time", mode,
                   &coverage.markers, &coverage.gpu_s) == 3) {
     coverage.mode = mode;

@@ -21,7 +21,7 @@
 //
 //   divvy-gate-probe memory QUOTA_BYTES | capture | neighbours | exit STATUS | fork | marks N
 //     | waits | killed N | contexts | late-stream N | graphs | refused-graphs | forms
-//     | fork-while-allocating
+//     | fork-while-allocating | kinds N | reset
 
 // In C, to see that the header is.
 extern "C" void MarkInC(void (*work)(void));
@@ -299,6 +299,19 @@ void CheckRefusedGraphs() {
   EXPECT_THAT_IT(IsOpen(slot));
 }
 
+// Kernels of so many kinds, each launched once.
+void LaunchKinds(long number) {
+  cuda::Module module = nullptr;
+  cuda::Function brief = nullptr;
+  void** const none = nullptr;
+  MUST("cuModuleLoadData", &module, static_cast<const void*>("kernel brief us=1\n"));
+  MUST("cuModuleGetFunction", &brief, module, "brief");
+  for (long i = 0; i < number; ++i) {
+    MUST("cuLaunchKernel", brief, 1U, 1U + static_cast<unsigned>(i), 1U, 32U, 1U, 1U, 0U,
+         cuda::Stream{nullptr}, none, none);
+  }
+}
+
 int Run(const char* what, long number) {
   if (std::strcmp(what, "neighbours") == 0) {
     EXPECT_THAT_IT(DivvyNeighbour() == 2);
@@ -323,7 +336,12 @@ int Run(const char* what, long number) {
   if (std::strcmp(what, "refused-graphs") == 0) CheckRefusedGraphs();
   if (std::strcmp(what, "forms") == 0) CheckForms();
   if (std::strcmp(what, "fork-while-allocating") == 0) ForkWhileAllocating();
+  if (std::strcmp(what, "kinds") == 0) LaunchKinds(number);
   if (std::strcmp(what, "exit") == 0) LaunchAndWait();
+  if (std::strcmp(what, "reset") == 0) {
+    LaunchAndWait();
+    MUST("cuDevicePrimaryCtxReset_v2", 0);
+  }
   if (std::strcmp(what, "killed") == 0) {
     for (long i = 0; i < number; ++i) LaunchAndWait();
     kill(getpid(), SIGKILL);

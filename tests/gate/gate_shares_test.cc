@@ -175,6 +175,40 @@ TEST_F(GateSharesTest, OneWithMoreStreamsThanTracksIsNotMeasured) {
   ExpectNoMoments(*streams, *other);
 }
 
+// The second of two has never seen what its kernels take alone, as the first has.
+TEST_F(GateSharesTest, BesideThatOneWhoCameLaterGetsNoLess) {
+  std::vector<std::unique_ptr<test::RunningProgram>> trainers;
+  std::vector<const gate::Slot*> slots;
+  for (int i = 0; i < 2; ++i) {
+    trainers.push_back(Begin({100, 10, 1000, 32}));
+    ASSERT_TRUE(trainers.back()->AwaitOutput("READY"));
+    slots.push_back(Joined(slots));
+    ASSERT_NE(slots.back(), nullptr);
+    ASSERT_GE(SecondsToLaunch(*slots.back(), 200), 0);
+  }
+  ASSERT_TRUE(Await([&] {
+    const std::uint32_t first = slots[0]->scale.load();
+    const std::uint32_t second = slots[1]->scale.load();
+    return first > gate::kUnscaled * 3 / 4 && second != 0 && second < gate::kUnscaled * 3 / 4;
+  }));
+  auto unmeasurable =
+      Start(As::kBatch, {"train", "--threads", std::to_string(gate::kTracks + 1), "--stream", "own",
+                         "--blocks", "1", "--us", "1000", "--kernels", "2", "--secs", "60"});
+  ASSERT_TRUE(unmeasurable->AwaitOutput("READY"));
+  int fair = 0;
+  for (int window = 0; window < 5; ++window) {
+    const std::uint64_t first = slots[0]->launches.load();
+    const std::uint64_t second = slots[1]->launches.load();
+    ASSERT_GE(SecondsToLaunch(*slots[0], 200), 0);
+    const double part = static_cast<double>(slots[1]->launches.load() - second) /
+                        static_cast<double>(slots[0]->launches.load() - first);
+    std::printf("%.2f ", part);
+    fair += part > 0.75 && part < 1.33 ? 1 : 0;
+  }
+  std::printf("\n");
+  EXPECT_GE(fair, 3);
+}
+
 // It waits for what is slow on the other one.
 TEST_F(GateSharesTest, OneThatUsesTwoGpusIsNotMeasured) {
   const Environment machine{{"DIVVY_CUDA_SIM_SPEC", "gpus=2"}};
@@ -192,6 +226,20 @@ TEST_F(GateSharesTest, OneThatUsesTwoGpusIsNotMeasured) {
   ExpectNoMoments(*both, *other);
   first->Signal(SIGTERM);  // Nobody else would remove the board of the second GPU.
   EXPECT_EQ(first->Wait().exit_status, 0);
+}
+
+// Which is captured once, and launched as a graph that does not say what is in it.
+TEST_F(GateSharesTest, OneWhoseGraphsMeetOthersIsNotMeasured) {
+  auto first = Start(As::kBatch, {"train", "--nccl", "--graph", "1", "--stream", "own", "--us",
+                                  "1000", "--kernels", "4", "--blocks", "8", "--secs", "60"});
+  ASSERT_TRUE(first->AwaitOutput("READY"));
+  const gate::Slot* rank = Joined({});
+  ASSERT_NE(rank, nullptr);
+  auto second = Begin({100, 10, 1000, 8});
+  ASSERT_TRUE(second->AwaitOutput("READY"));
+  const gate::Slot* other = Joined({rank});
+  ASSERT_NE(other, nullptr);
+  ExpectNoMoments(*rank, *other);
 }
 
 // As PyTorch's pool of them has.

@@ -9,7 +9,6 @@ namespace divvy::gate {
 namespace {
 
 constexpr long kTurnPauseNs = 200'000;
-constexpr int kTurnPauses = 100;
 constexpr std::uint32_t kRefusals = 3;  // in a row: the driver will not have it
 // A wait costs the GPU 2.4 us.
 constexpr std::uint32_t kFreeUs = 1'000;
@@ -160,26 +159,40 @@ void MarkProgress(const Driver& driver, GpuState& gpu, cuda::Stream stream, int 
   slot.last_launch_ns.store(now, std::memory_order_relaxed);  // The calls may have taken long.
 }
 
+void Charge(GpuState& gpu, std::uint64_t predicted_ns, std::uint64_t now_ns) {
+  const std::uint64_t ns = predicted_ns * gpu.scale.load(std::memory_order_relaxed) / kUnscaled;
+  Slot& slot = *gpu.slot;
+  CatchUp(*gpu.board, gpu.slot_index, now_ns);
+  slot.gpu_ns.fetch_add(ns, std::memory_order_relaxed);
+  slot.virtual_ns.fetch_add(VirtualNs(ns, slot.job.weight), std::memory_order_relaxed);
+  slot.last_launch_ns.store(now_ns, std::memory_order_relaxed);
+}
+
 // Returns how many microseconds it accounts for, as predicted.
 std::uint32_t TakeTurns(const Driver& driver, GpuState& gpu, int track) {
   ReadTimings(driver, gpu);
   const std::uint64_t predicted_ns = gpu.account_ns[track].exchange(0, std::memory_order_relaxed);
-  const std::uint64_t ns = predicted_ns * gpu.scale.load(std::memory_order_relaxed) / kUnscaled;
-  Slot& slot = *gpu.slot;
   std::uint64_t now = NowNs();
-  CatchUp(*gpu.board, gpu.slot_index, now);
-  slot.gpu_ns.fetch_add(ns, std::memory_order_relaxed);
-  slot.virtual_ns.fetch_add(VirtualNs(ns, slot.job.weight), std::memory_order_relaxed);
-  slot.last_launch_ns.store(now, std::memory_order_relaxed);
-  int pauses = 0;
-  for (; pauses < kTurnPauses && LeadsTooFar(*gpu.board, gpu.slot_index, now); ++pauses) {
+  Charge(gpu, predicted_ns, now);
+  Slot& slot = *gpu.slot;
+  const std::uint64_t end = now + LongestPauseNs(*gpu.board);
+  bool paused = false;
+  while (now < end && LeadsTooFar(*gpu.board, gpu.slot_index, now)) {
     const timespec pause{0, kTurnPauseNs};
     nanosleep(&pause, nullptr);
     now = NowNs();
     slot.last_launch_ns.store(now, std::memory_order_relaxed);
+    paused = true;
   }
-  if (pauses > 0) NotePause(slot);
+  if (paused) NotePause(slot);
   return static_cast<std::uint32_t>(predicted_ns / 1'000);
+}
+
+// What is never held back is charged, and does not wait for its turn.
+void ChargeExempt(GpuState& gpu, std::uint32_t ns) {
+  gpu.unmeasurable.store(true, std::memory_order_relaxed);
+  if (gpu.exempt_ns.fetch_add(ns, std::memory_order_relaxed) + ns >= kMarkNs)
+    Charge(gpu, gpu.exempt_ns.exchange(0, std::memory_order_relaxed), NowNs());
 }
 
 }  // namespace
@@ -188,25 +201,29 @@ BatchLaunch BeforeBatchLaunch(const Driver& driver, GpuState& gpu, const LaunchS
                               cuda::Function function, cuda::Stream stream) {
   BatchLaunch launch{.stream = stream};
   bool fresh = false;
-  Cost* cost = process.costs.Find(KeyOf(shape), &fresh);
-  if (cost == nullptr) return launch;
-  if (fresh) Introduce(driver, gpu, shape, function, *cost);
-  const std::uint32_t ns = ChargedNs(*cost);
-  const bool is_exempt = cost->exempt.load(std::memory_order_relaxed) != 0;
-  if (is_exempt) gpu.unmeasurable.store(true, std::memory_order_relaxed);
-  // What may not be paused is charged with what comes next elsewhere.
-  launch.track = is_exempt ? 0 : TrackOf(gpu, stream);
-  std::atomic<std::uint64_t>& account_ns = gpu.account_ns[launch.track];
-  if (account_ns.fetch_add(ns, std::memory_order_relaxed) + ns >= kMarkNs && !is_exempt)
-    launch.us = TakeTurns(driver, gpu, launch.track);
+  Cost* known = process.costs.Find(KeyOf(shape), &fresh);
+  if (known != nullptr && fresh) Introduce(driver, gpu, shape, function, *known);
+  const Cost& cost = known != nullptr ? *known : process.unknown;
+  const bool is_exempt = known != nullptr ? known->exempt.load(std::memory_order_relaxed) != 0
+                                          : function != nullptr && IsCollective(driver, function);
+  const std::uint32_t ns = ChargedNs(cost);
+  if (is_exempt) {
+    ChargeExempt(gpu, ns);
+  } else {
+    launch.track = TrackOf(gpu, stream);
+    if (gpu.account_ns[launch.track].fetch_add(ns, std::memory_order_relaxed) + ns >= kMarkNs)
+      launch.us = TakeTurns(driver, gpu, launch.track);
+  }
   if (gpu.mode.load(std::memory_order_relaxed) != GateMode::kPass &&
-      gpu.board->latency_jobs.load(std::memory_order_relaxed) != 0) {
-    const Marking marking = Mark(GaugeOf(gpu, stream), gpu.spread, *cost,
+      gpu.board->latency_jobs.load(std::memory_order_relaxed) != 0 &&
+      (known != nullptr || !is_exempt)) {
+    const Marking marking = Mark(GaugeOf(gpu, stream), gpu.spread, cost,
                                  gpu.interval_ns.load(std::memory_order_relaxed));
     if (marking.marker) PutMarker(driver, gpu, stream, marking.job_class);
   }
-  if (WantsSample(*cost) && process.captures.load(std::memory_order_relaxed) == 0)
-    launch.sample = BeginSample(driver, gpu, {.cost = cost, .stream = stream});
+  if (known != nullptr && WantsSample(*known) &&
+      process.captures.load(std::memory_order_relaxed) == 0)
+    launch.sample = BeginSample(driver, gpu, {.cost = known, .stream = stream});
   return launch;
 }
 

@@ -41,16 +41,18 @@ void WaitForBell(std::uint32_t seen, std::uint64_t ns) {
 // Opens the gate of another job if it has no right or no life left to keep it closed.
 void Judge(Board& board, Slot& slot, std::uint64_t now_ns) {
   const std::uint64_t since = slot.closed_since_ns.load(std::memory_order_acquire);
-  if (since == 0 || now_ns < since + kSuspectNs) return;
-  if (IsGone(slot)) {
-    Reap(&board);
-    return;
-  }
   const bool stale = now_ns > slot.heartbeat_ns.load(std::memory_order_relaxed) + kStaleNs;
-  if (!stale && now_ns < since + kLongestNs) return;
+  // Closed for nobody knows how long: its owner was stopped on its way to closing it, and the time
+  // struck off meanwhile.
+  const bool timeless = since == 0 && slot.level.load(std::memory_order_relaxed) < kOpen;
+  if (timeless ? !stale : since == 0 || now_ns < since + kSuspectNs) return;
+  const bool gone = IsGone(slot);
+  if (!gone && !stale && now_ns < since + kLongestNs) return;
   slot.closed_since_ns.store(0, std::memory_order_relaxed);
   if (slot.level.exchange(kOpen, std::memory_order_acq_rel) != kOpen)
     slot.rescued.fetch_add(1, std::memory_order_relaxed);
+  // After that: somebody who is stopped may have the board's lock.
+  if (gone) Reap(&board);
 }
 
 // A place that nobody has is open, whatever a dying thread wrote there last.
@@ -75,9 +77,10 @@ void SetTurns() {
   bool several = false;
   for (const GpuState& gpu : process.gpus) {
     if (gpu.phase.load(std::memory_order_acquire) != kJoined) continue;
-    const std::uint32_t wanted = WantedSliceUs(*gpu.board);
+    const Board& board = *gpu.last_board.load(std::memory_order_acquire);
+    const std::uint32_t wanted = WantedSliceUs(board);
     if (wanted < us) us = wanted;
-    several = several || HasSeveralInTurns(*gpu.board);
+    several = several || HasSeveralInTurns(board);
   }
   if (several || us == UINT32_MAX) us = kDriverSliceUs;
   const bool set = SetSlices(us);
@@ -86,7 +89,8 @@ void SetTurns() {
     // A place that was taken away while the process was paused is somebody else's.
     if (gpu.slot->pid != gpu.own_pid) continue;
     gpu.slot->slice_us.store(set ? us : 0, std::memory_order_relaxed);
-    gpu.interruptible.store(IsInterruptible(*gpu.board, gpu.slot_index, process.settings.served),
+    const Board& board = *gpu.last_board.load(std::memory_order_acquire);
+    gpu.interruptible.store(IsInterruptible(board, gpu.slot_index, process.settings.served),
                             std::memory_order_relaxed);
   }
 }
@@ -98,16 +102,23 @@ int GpusInUse() {
   return count;
 }
 
+// What kernels are charged was learned beside others, and goes with a scale; which nobody has
+// beside one that cannot be measured, nor who is left alone.
+void KeepCharges(GpuState& gpu, const Board& board, AloneMeter& meter, std::uint64_t now_ns) {
+  const std::uint32_t jobs = board.batch_jobs.load(std::memory_order_relaxed);
+  if (jobs < 2 && gpu.jobs_seen > 1) process.costs.TimeAnew();
+  if (IsAnyUnmeasurable(board, now_ns)) process.costs.Rescale(meter.TakeScale());
+  gpu.jobs_seen = jobs;
+}
+
 // Returns when the GPU is to be looked at again.
-std::uint64_t MeasureAlone(GpuState& gpu, AloneMeter& meter, std::uint64_t now_ns) {
-  // What was learned beside others is not what it takes alone, and has no scale any more.
-  const bool shares = gpu.board->batch_jobs.load(std::memory_order_relaxed) > 1;
-  if (gpu.was_shared && !shares) process.costs.TimeAnew();
-  gpu.was_shared = shares;
+std::uint64_t MeasureAlone(GpuState& gpu, Board& board, AloneMeter& meter, std::uint64_t now_ns) {
   // What waits for another GPU is not told from what takes this one's time.
-  const bool measurable = !gpu.unmeasurable.load(std::memory_order_relaxed) && GpusInUse() == 1;
-  const std::uint64_t due = meter.Step(*gpu.board, gpu.slot_index, measurable, now_ns);
-  gpu.scale.store(meter.Scale(*gpu.board, now_ns), std::memory_order_relaxed);
+  const bool measurable = !gpu.unmeasurable.load(std::memory_order_relaxed) &&
+                          !process.captured_collective.load(std::memory_order_relaxed) &&
+                          GpusInUse() == 1;
+  const std::uint64_t due = meter.Step(board, gpu.slot_index, measurable, now_ns);
+  gpu.scale.store(meter.Scale(board, now_ns), std::memory_order_relaxed);
   return due;
 }
 
@@ -139,15 +150,14 @@ void* Run(void*) {
         }
       }
       if (batch) {
-        const std::uint64_t due = MeasureAlone(gpu, meters[gpu.index], now);
+        KeepCharges(gpu, *board, meters[gpu.index], now);
+        const std::uint64_t due = MeasureAlone(gpu, *board, meters[gpu.index], now);
         if (due != 0 && due < wake) wake = due;
       }
       if (!round) continue;
       gpu.slot->heartbeat_ns.store(now, std::memory_order_relaxed);
-      for (Slot& slot : gpu.board->slots) {
-        LookAt(*gpu.board, slot, now);
-      }
-      if (reap) Reap(gpu.board);
+      for (Slot& slot : board->slots) LookAt(*board, slot, now);
+      if (reap) Reap(board);
       if (!latency) continue;
       OpenIfAbandoned(gpu, now);
       Publish(gpu);

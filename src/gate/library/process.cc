@@ -98,6 +98,7 @@ void AfterForkInChild() {
   own_thread = 0;
   pthread_setspecific(thread_key, nullptr);
   process.captures.store(0);
+  process.captured_collective.store(false);
   process.keeper_runs.store(0);
   process.settings.report = nullptr;  // what the parent launched is the parent's to tell
 }
@@ -179,22 +180,25 @@ bool JoinBoard(GpuState& gpu, const cuda::Uuid& uuid) {
   // The last to leave may remove the board between our opening and joining it.
   for (int attempt = 0; attempt < 10; ++attempt) {
     char error[512] = "";
-    gpu.board = OpenBoard(gpu.board_path, error, sizeof error);
-    if (gpu.board == nullptr) {
+    // Programs that make one context after the other come here again and again.
+    Board* const last = gpu.last_board.load(std::memory_order_relaxed);
+    Board* const board =
+        last != nullptr && IsCurrent(last) ? last : OpenBoard(gpu.board_path, error, sizeof error);
+    if (board == nullptr) {
       Say("%s; this job is not gated", error);
       return false;
     }
-    gpu.slot_index = Join(gpu.board, process.settings.job);
+    gpu.slot_index = Join(board, process.settings.job);
     if (gpu.slot_index >= 0) {
-      gpu.last_board.store(gpu.board, std::memory_order_release);
-      gpu.slot = &gpu.board->slots[gpu.slot_index];
+      gpu.board = board;
+      gpu.last_board.store(board, std::memory_order_release);
+      gpu.slot = &board->slots[gpu.slot_index];
       gpu.own_pid = getpid();
       gpu.left = false;
       return true;
     }
-    const bool full = IsCurrent(gpu.board);
-    CloseBoard(gpu.board);
-    gpu.board = nullptr;
+    const bool full = IsCurrent(board);
+    if (board != last) CloseBoard(board);
     if (full) break;
   }
   Say("the board %s has no free place (%d jobs share this GPU), or a stopped process holds it; "
@@ -283,7 +287,7 @@ void Report(FILE* out) {
     if (process.settings.job.job_class == JobClass::kLatency) {
       ReportLatency(out, gpu);
     } else {
-      fprintf(out, "divvy: GPU %d: mode %s, %llu markers, %.1f s of GPU time by prediction\n",
+      fprintf(out, "divvy: GPU %d: mode %s, %llu markers, %.1f s of GPU time charged\n",
               gpu.index, kModes[static_cast<int>(gpu.mode.load())],
               static_cast<unsigned long long>(gpu.slot->markers.load()),
               static_cast<double>(gpu.slot->gpu_ns.load()) / 1e9);
@@ -322,10 +326,15 @@ __attribute__((destructor)) void AtExit() {
     }
   }
   for (GpuState& gpu : process.gpus) {
-    if (gpu.phase.exchange(kOff) != kJoined || gpu.board == nullptr) continue;
-    StopPublishing(gpu);  // other threads may still be in a call
-    Leave(gpu.board, gpu.slot_index);
-    RemoveIfEmpty(gpu.board, gpu.board_path);
+    const bool joined = gpu.phase.exchange(kOff) == kJoined;
+    Board* const board = gpu.last_board.load();
+    if (board == nullptr) continue;
+    if (joined) {
+      StopPublishing(gpu);  // other threads may still be in a call
+      Leave(board, gpu.slot_index);
+    }
+    // A program that ended its contexts before has left, and the file was not removed then.
+    RemoveIfEmpty(board, gpu.board_path);
   }
 }
 

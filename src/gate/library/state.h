@@ -109,13 +109,14 @@ struct GpuState {
   cuda::Event clock_event;
   std::uint64_t clock_ns;
   std::uint64_t harvested_ns;  // when timings were last read; under the sampling lock
-  bool was_shared;             // with other batch jobs, when the keeper last looked
+  std::uint32_t jobs_seen;     // batch jobs when the keeper last looked
   // By track: GPU time not yet on the board, and launched since a wait for the others' moments
   // alone.
   std::atomic<std::uint64_t> account_ns[kTracks];
   std::atomic<std::uint32_t> free_us[kTracks];
-  std::atomic<std::uint32_t> scale;  // of it, as it was measured alone (gate/alone.h)
-  cuda::Event host_marks[4];         // in host mode: markers under way
+  std::atomic<std::uint32_t> scale;      // of it, as it was measured alone (gate/alone.h)
+  std::atomic<std::uint64_t> exempt_ns;  // of what is never held, not yet on the board
+  cuda::Event host_marks[4];             // in host mode: markers under way
   std::atomic<std::uint32_t> host_mark;
 
   // Latency.
@@ -167,11 +168,13 @@ struct Coverage {
 struct ProcessState {
   std::atomic<std::uint32_t> configured;
   Settings settings;
-  std::atomic<std::uint32_t> captures;  // under way in any thread
+  std::atomic<std::uint32_t> captures;    // under way in any thread
+  std::atomic<bool> captured_collective;  // there are graphs that meet other processes
   std::atomic<int> device_count;
   GpuState gpus[kDevices];
   std::atomic<std::uint32_t> thread_taken[kThreads];
   CostTable costs;
+  Cost unknown;  // of kinds for which the table has no room: for ever as new
   KnownOps known;
   OpsLog* log;  // of a job of class log: set before its first GPU is joined
   Coverage coverage;

@@ -186,6 +186,10 @@ bool IsBehind(const Driver& driver, const GpuState& gpu, const Sample& sample) {
 
 }  // namespace
 
+bool IsCollective(const Driver& driver, cuda::Function function) {
+  return IsCollective(NameOf(driver, function));
+}
+
 bool ReleaseHold(GpuState& gpu) {
   const std::uint32_t number = gpu.hold_number.load(std::memory_order_relaxed);
   const bool was_held = gpu.held_since_ns.exchange(0, std::memory_order_relaxed) != 0;

@@ -15,6 +15,9 @@ struct Described {
 Described Describe(const Driver& driver, const GpuState& gpu, const LaunchShape& shape,
                    cuda::Function function);
 
+// Whether it is a kernel of operations of several GPUs, by its name.
+bool IsCollective(const Driver& driver, cuda::Function function);
+
 // Makes the events with which kernels are timed, and finds out how much longer than its kernel a
 // pair of them measures. `may_hold`: streams are held meanwhile and later, if the driver can;
 // REQUIRES: somebody watches for holds that last too long.
