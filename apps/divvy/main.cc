@@ -60,11 +60,14 @@ bool ComplainOfUnknownCommand(const CLI::App& app) {
 bool ComplainOfUnknownOption(const CLI::App& app) {
   std::vector<std::string> names;
   std::string path = "divvy";
+  std::string job;         // A word that is no option, where only one may be.
   bool takes_job = false;  // After two dashes: what is behind a word that is no option may be its.
   for (const CLI::App* next = &app; next != nullptr;) {
     const CLI::App* const command = next;
     if (command != &app) path += " " + command->get_name();
     takes_job = command->get_name() == "run" || command->get_name() == "ops";
+    const CLI::Option* const stray = command->get_option_no_throw("COMMAND");
+    if (stray != nullptr && stray->count() > 0) job = stray->results().front();
     for (const CLI::Option* option : command->get_options()) {
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
     }
@@ -72,13 +75,19 @@ bool ComplainOfUnknownOption(const CLI::App& app) {
     next = chosen.empty() ? nullptr : chosen.front();
   }
   const std::vector<std::string_view> views(names.begin(), names.end());
-  for (const std::string& word : app.remaining(/*recurse=*/true)) {
+  const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
+  if (takes_job && !job.empty() && !unknown.empty() && DidYouMean(unknown.front(), views).empty()) {
+    std::fprintf(stderr, "divvy: what is to be run comes after two dashes: %s -- %s ...\n",
+                 path.c_str(), job.c_str());
+    return true;
+  }
+  for (const std::string& word : unknown) {
     const std::string name = word.substr(0, word.find('='));
     if (!name.starts_with("--") || name == "--") continue;
     std::string hint = DidYouMean(name, views);
-    const std::string first = app.remaining(/*recurse=*/true).front();
-    if (takes_job && !first.starts_with('-')) {
-      hint = fmt::format("; what is to be run comes after two dashes: {} -- {} ...", path, first);
+    if (takes_job && !unknown.front().starts_with('-')) {
+      hint = fmt::format("; what is to be run comes after two dashes: {} -- {} ...", path,
+                         unknown.front());
     }
     std::fprintf(stderr, "divvy: %s has no option %s%s\n", path.c_str(), Quoted(name).c_str(),
                  hint.c_str());

@@ -197,6 +197,13 @@ Result<void> TakeNames(const RunWords& words, RunOptions& options) {
 }  // namespace
 
 void AddRunOptions(CLI::App& command, RunWords& words) {
+  // A variable that a script has not set must not lift a limit.
+  const CLI::Validator not_empty(
+      [](const std::string& text) {
+        return text.empty() ? std::string("a value is missing: say it, or leave the option out")
+                            : std::string();
+      },
+      "", "given");
   command.add_option("--class", words.job_class, "Whether the job answers requests or crunches")
       ->check(CLI::IsMember({"latency", "batch"}).description(""))
       ->type_name("latency|batch")
@@ -205,6 +212,7 @@ void AddRunOptions(CLI::App& command, RunWords& words) {
       .add_option("--slo", words.slo,
                   "Latency: keep the p99 of requests below this; a request lasts from its first "
                   "launch to the wait that ends it, unless the program marks them")
+      ->check(not_empty)
       ->type_name("TIME");
   command
       .add_option("--protect", words.protect,
@@ -215,8 +223,10 @@ void AddRunOptions(CLI::App& command, RunWords& words) {
   command
       .add_option("--weight", words.weight,
                   "Batch: share among batch jobs, 0.01 to 100 (default: 1)")
+      ->check(not_empty)
       ->type_name("W");
   command.add_option("--memory", words.memory, "Memory of the GPU that the job may allocate")
+      ->check(not_empty)
       ->type_name("SIZE");
   command.add_option("--sm-percent", words.sm_percent, "Part of the SMs it may use, under MPS")
       ->check(CLI::Range(1, 100).description(""))
@@ -228,8 +238,10 @@ void AddRunOptions(CLI::App& command, RunWords& words) {
   command
       .add_option("--gpu", words.gpu,
                   "GPU to run on (default: what CUDA_VISIBLE_DEVICES names, or the only one)")
+      ->check(not_empty)
       ->type_name("INDEX|UUID");
   command.add_option("--name", words.name, "What 'divvy top' calls it (default: its program)")
+      ->check(not_empty)
       ->type_name("NAME");
   command
       .add_option_function<std::vector<std::string>>(
@@ -242,8 +254,11 @@ void AddRunOptions(CLI::App& command, RunWords& words) {
       ->type_name("[FILE]");
   command.add_option("--library", words.library, "The gate, libdivvy_gate.so")
       ->envname("DIVVY_GATE_LIBRARY")
+      ->check(not_empty)
       ->type_name("FILE");
-  command.add_option("--ops", words.ops, "Kernel durations known beforehand")->type_name("FILE");
+  command.add_option("--ops", words.ops, "Kernel durations known beforehand")
+      ->check(not_empty)
+      ->type_name("FILE");
   // Taken only to say something better of them than that they were not expected.
   command.add_option("COMMAND", words.stray)->group("");
 }

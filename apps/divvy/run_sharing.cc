@@ -188,6 +188,10 @@ Result<Sharing> ShareGpu(const RunOptions& options, const std::string& nvml,
   } else if (pipe != nullptr) {
     AddClientSettings(options, sharing);
     sharing.line = fmt::format("MPS ({}={} was set already: used as it is)", kPipeVariable, pipe);
+    std::error_code error;
+    if (!std::filesystem::is_directory(pipe, error)) {
+      sharing.line += "; there is no such folder now, and without a daemon there jobs take turns";
+    }
   } else {
     UseMps(options, choice, gate, sharing);
   }

@@ -158,7 +158,9 @@ class Top {
       const int indent = options_.once ? 2 : -1;
       return document.dump(indent, ' ', false, json::error_handler_t::replace) + "\n";
     }
-    std::string text = TopTable(gpus, names_, TerminalColumns().value_or(0));
+    std::string text = gpus.empty()
+                           ? fmt::format("nobody runs under the gate here ({})\n", BoardDirectory())
+                           : TopTable(gpus, names_, TerminalColumns().value_or(0));
     for (const std::string& note : notes_) text += fmt::format("Note: {}\n", note);
     return text;
   }

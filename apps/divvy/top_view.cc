@@ -225,7 +225,6 @@ std::vector<device::GpuProcess> PastTheGate(const GpuRates& gpu,
 
 std::string TopTable(const std::vector<GpuRates>& gpus, const GpuNames& names,
                      std::size_t columns) {
-  if (gpus.empty()) return "nobody runs under the gate here\n";
   constexpr std::size_t kLeft = 4;  // PID is a name too.
   std::string text;
   for (const GpuRates& gpu : gpus) {

@@ -273,6 +273,8 @@ TEST_F(GateCoverageTest, TheQuotaIsKeptByEveryAllocation) {
       Run(As::kBatch, {"train", "--alloc", std::to_string(kQuota + 1), "--steps", "1"},
           {{"DIVVY_MEMORY_BYTES", std::to_string(kQuota)}});
   EXPECT_EQ(ResultOf(job)["first_error"], 2);
+  EXPECT_NE(job.err.find("beyond this job's --memory of 1073741824 bytes"), std::string::npos);
+  EXPECT_EQ(job.err.find("no launch was seen"), std::string::npos) << "that was not why";
 }
 
 TEST_F(GateCoverageTest, OnlyTheWaitThatCoversARequestEndsIt) {

@@ -127,8 +127,6 @@ TEST_F(GateFaultTest, NobodyHoldsTheGateForMuchMoreThanASecond) {
   ASSERT_NO_FATAL_FAILURE(StartSurvivor(As::kBatch));
   gate::Slot* const owner = JoinAsLatencyJob();
   ASSERT_TRUE(Await([&] { return slot_->markers.load() > 0; }));
-  // Alive, and never taken for stopped, however long this process has to wait for a CPU.
-  owner->heartbeat_ns.store(gate::NowNs() + 100'000'000'000);
   owner->closed_since_ns.store(gate::NowNs());
   owner->level.store(gate::kClosed);
   const double seconds = SecondsToLaunch(*slot_, kProgress);

@@ -156,6 +156,7 @@ TEST_F(GateSharingTest, EachOfTwoGatesHoldsTrainingBack) {
   const int second = gate::Join(board_, job);
   ASSERT_GE(second, 0);
   gate::Slot& other = board_->slots[second];
+  other.heartbeat_ns.store(gate_->heartbeat_ns.load());
   ASSERT_GE(SecondsToLaunch(*trainer_, 20), 0) << "past what it launched under one gate";
   for (gate::Slot* closed : {&other, gate_}) {
     closed->level.store(gate::kClosed);

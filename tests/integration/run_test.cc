@@ -174,6 +174,12 @@ TEST_F(RunTest, WrongCommandLinesAreExplained) {
            {{"--class", "latency", "--mps", "--no-mps"}, "--mps and --no-mps exclude each other"},
            {{"--class", "batch", "--name", std::string(48, 'x')}, "at most 47 bytes"},
            {{"--class", "batch", "--library", "/nonexistent.so"}, "there is no file"},
+           {{"--class", "batch", "--memory", ""}, "--memory: a value is missing"},
+           {{"--class", "batch", "--gpu", ""}, "--gpu: a value is missing"},
+           {{"--class", "latency", "--slo", ""}, "--slo: a value is missing"},
+           {{"--class", "batch", "python", "-c", "1"}, "two dashes: divvy run -- python"},
+           {{"--class", "batch", "python", "train.py", "--epochs", "3"},
+            "two dashes: divvy run -- python"},
            {{"--class", "batch", "python"}, "come after two dashes"}}) {
     const Finished done = Run(c.options, "true");
     EXPECT_EQ(done.exit_status, 2) << c.message;
@@ -342,6 +348,7 @@ TEST_F(RunTest, WithoutMpsTheReasonIsSaid) {
   const Finished own = Run({"--class", "batch"}, "echo $CUDA_MPS_PIPE_DIRECTORY");
   EXPECT_EQ(own.out, "/users/own\n");
   EXPECT_THAT(own.err, HasSubstr("MPS (CUDA_MPS_PIPE_DIRECTORY=/users/own was set already"));
+  EXPECT_THAT(own.err, HasSubstr("there is no such folder now"));
   // Or the job would join it after all.
   EXPECT_NE(Run({"--class", "batch", "--no-mps"}, "echo $CUDA_MPS_PIPE_DIRECTORY").out,
             "/users/own\n");

@@ -64,7 +64,10 @@ bool Reserve(std::uint64_t bytes) {
   const bool fits = Quota() == 0 || (bytes <= Quota() && held_bytes <= Quota() - bytes);
   if (fits) held_bytes += bytes;
   pthread_mutex_unlock(&held_lock);
-  if (!fits) process.coverage.out_of_memory.fetch_add(1, std::memory_order_relaxed);
+  if (!fits && process.coverage.out_of_memory.fetch_add(1, std::memory_order_relaxed) == 0)
+    Say("out of memory: %llu bytes more would be beyond this job's --memory of %llu bytes; told "
+        "once",
+        static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(Quota()));
   return fits;
 }
 

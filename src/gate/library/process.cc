@@ -277,7 +277,8 @@ void Report(FILE* out) {
           static_cast<unsigned long long>(seen.replaced.load()),
           static_cast<unsigned long long>(seen.lookups.load()),
           static_cast<unsigned long long>(seen.dlsyms.load()));
-  if (seen.kernels.load() + seen.graphs.load() == 0) {
+  const std::uint64_t refused = seen.out_of_memory.load();
+  if (seen.kernels.load() + seen.graphs.load() == 0 && refused == 0) {
     fprintf(out,
             "divvy: no launch was seen: either the program used no GPU, or it reached the driver "
             "past the gate\n");
@@ -287,13 +288,13 @@ void Report(FILE* out) {
     if (process.settings.job.job_class == JobClass::kLatency) {
       ReportLatency(out, gpu);
     } else {
-      fprintf(out, "divvy: GPU %d: mode %s, %llu markers, %.1f s of GPU time charged\n",
-              gpu.index, kModes[static_cast<int>(gpu.mode.load())],
+      fprintf(out, "divvy: GPU %d: mode %s, %llu markers, %.1f s of GPU time charged\n", gpu.index,
+              kModes[static_cast<int>(gpu.mode.load())],
               static_cast<unsigned long long>(gpu.slot->markers.load()),
               static_cast<double>(gpu.slot->gpu_ns.load()) / 1e9);
     }
   }
-  if (const std::uint64_t refused = seen.out_of_memory.load(); refused != 0)
+  if (refused != 0)
     fprintf(out, "divvy: memory refused %llu times\n", static_cast<unsigned long long>(refused));
 }
 
