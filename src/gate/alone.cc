@@ -311,14 +311,18 @@ void AloneMeter::Look(const Board& board, std::uint64_t now_ns) {
     still_ns_ = now_ns;
     bound_from_ns_ = 0;
   }
+  const Closed closed = ClosedByLatencyJobs(board);
+  const bool interrupted = closed.now || closed.ns != latency_closed_ns_;
+  latency_closed_ns_ = closed.ns;
   if (moved && bound_from_ns_ == 0) {
     // What it passed first was done in part before it was alone.
     bound_from_ns_ = now_ns;
     bound_from_us_ = passed;
+    busy_ns_ = 0;
+  } else if (bound_from_ns_ != 0 && !interrupted && !IsStill(own)) {
+    busy_ns_ += now_ns - looked_ns_;
   }
-  const Closed closed = ClosedByLatencyJobs(board);
-  const bool interrupted = closed.now || closed.ns != latency_closed_ns_;
-  latency_closed_ns_ = closed.ns;
+  looked_ns_ = now_ns;
   if (interrupted || !HasFilledQueue(own, now_ns)) {
     EndStretch();
   } else if (moved && !in_stretch_) {
@@ -352,7 +356,9 @@ void AloneMeter::Bound(std::uint64_t now_ns) {
   const std::uint64_t work_us = bound_from_ns_ == 0 ? 0 : passed_us_ - bound_from_us_;
   if (work_us == 0) return;
   const std::uint64_t most = (now_ns - bound_from_ns_) * kUnscaled / (work_us * 1'000);
-  scale_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most, kLeastScale, taken_));
+  const std::uint64_t seen = std::min(busy_ns_ * kUnscaled / (work_us * 1'000), kMostScale);
+  const std::uint64_t not_more = std::max<std::uint64_t>(taken_, seen);
+  scale_ = static_cast<std::uint32_t>(std::clamp(most, kLeastScale, not_more));
 }
 
 void AloneMeter::Take() {

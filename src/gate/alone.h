@@ -88,6 +88,8 @@ class AloneMeter {
   std::uint64_t still_ns_ = 0;       // since when they have not moved; 0: they do
   std::uint64_t bound_from_ns_ = 0;  // when it passed a mark first since then; 0: not yet
   std::uint32_t bound_from_us_ = 0;  // how far its own work was there
+  std::uint64_t looked_ns_ = 0;      // when it was looked at last since then,
+  std::uint64_t busy_ns_ = 0;        // and for how long there was work of its
   // A stretch of time in which its queue was filled, from mark to mark.
   bool in_stretch_ = false;
   std::uint64_t first_ns_ = 0;

@@ -267,6 +267,15 @@ TEST(SharesTest, OfOneThatWaitsAfterEachGraph) {
   }
 }
 
+// Whose neighbour is known to take longer than predicted, and would alone be charged for that.
+TEST(SharesTest, OfOneThatWaitsAfterEachGraphWhereAllArePredictedTooShort) {
+  Gpu gpu;
+  gpu.Add({.unit_us = 1'000, .predicted = 0.34, .depth = 30});
+  gpu.Add({.unit_us = 3'000, .predicted = 0.34, .step = 1, .thinks_us = 500});
+  gpu.Run(10);
+  gpu.ExpectShares({0.5, 0.5}, 0.15, 12);
+}
+
 // What one does while it is alone, and has launched by then, is more than the others may lag behind
 // otherwise.
 TEST(SharesTest, OfALittleWeightBesideAGreatOne) {
