@@ -57,7 +57,7 @@ bool ComplainOfUnknownCommand(const CLI::App& app) {
 
 // CLI11 would name the word, or another that is missing for it, and no more. False when every
 // option was known.
-bool ComplainOfUnknownOption(const CLI::App& app) {
+bool ComplainOfUnknownOption(const CLI::App& app, bool has_job) {
   std::vector<std::string> names;
   std::string path = "divvy";
   std::string job;         // A word that is no option, where only one may be.
@@ -76,13 +76,15 @@ bool ComplainOfUnknownOption(const CLI::App& app) {
   }
   const std::vector<std::string_view> views(names.begin(), names.end());
   const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
-  if (takes_job && !job.empty() && !unknown.empty() && DidYouMean(unknown.front(), views).empty()) {
+  const auto name_of = [](const std::string& word) { return word.substr(0, word.find('=')); };
+  if (takes_job && !has_job && !job.empty() && !unknown.empty() &&
+      DidYouMean(name_of(unknown.front()), views).empty()) {
     std::fprintf(stderr, "divvy: what is to be run comes after two dashes: %s -- %s ...\n",
                  path.c_str(), job.c_str());
     return true;
   }
   for (const std::string& word : unknown) {
-    const std::string name = word.substr(0, word.find('='));
+    const std::string name = name_of(word);
     if (!name.starts_with("--") || name == "--") continue;
     std::string hint = DidYouMean(name, views);
     if (takes_job && !unknown.front().starts_with('-')) {
@@ -161,7 +163,7 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0 &&
-        (ComplainOfUnknownCommand(app) || ComplainOfUnknownOption(app))) {
+        (ComplainOfUnknownCommand(app) || ComplainOfUnknownOption(app, !invocation.job.empty()))) {
       return static_cast<int>(ExitStatus::kUsage);
     }
     // CLI11 prints help and errors itself; its own codes are not ours.

@@ -200,8 +200,10 @@ void AddRunOptions(CLI::App& command, RunWords& words) {
   // A variable that a script has not set must not lift a limit.
   const CLI::Validator not_empty(
       [](const std::string& text) {
-        return text.empty() ? std::string("a value is missing: say it, or leave the option out")
-                            : std::string();
+        // Of `--name= --no-mps` CLI11 takes the second for the first one's value.
+        return text.empty() || text.starts_with("--")
+                   ? std::string("a value is missing: say it, or leave the option out")
+                   : std::string();
       },
       "", "given");
   command.add_option("--class", words.job_class, "Whether the job answers requests or crunches")

@@ -141,6 +141,8 @@ bool IsNext(const Board& board, int slot, bool is_new, std::uint64_t now_ns) {
   for (int i = 0; i < kSlots; ++i) {
     const Slot& other = board.slots[i];
     if (i == slot || !IsBatch(other)) continue;
+    // Nobody stops one that cannot wait on the GPU, should it begin to work.
+    if (!MarksItsWork(other)) return false;
     if (!IsAtWork(other, now_ns)) continue;
     if (!IsKnown(other)) return false;
     const std::uint64_t its = other.alone_ns.load(std::memory_order_relaxed);
@@ -158,7 +160,6 @@ RunBit RunBitOf(int slot) { return {slot / 32, std::uint32_t{1} << (slot % 32)};
 bool IsAnyUnmeasurable(const Board& board, std::uint64_t now_ns) {
   for (const Slot& slot : board.slots) {
     if (!IsAtWork(slot, now_ns)) continue;
-    // Nobody stops one that cannot wait on the GPU.
     if (!MarksItsWork(slot) || slot.scale.load(std::memory_order_relaxed) == kUnmeasurable)
       return true;
   }
@@ -183,8 +184,13 @@ void EndAloneIfOverdue(Board& board, std::uint64_t now_ns) {
 std::uint64_t AloneMeter::Step(Board& board, int slot, bool measurable, std::uint64_t now_ns) {
   if (until_ns_ != 0) {
     if (slot == slot_ && board.alone_until_ns.load(std::memory_order_relaxed) == until_ns_) {
-      Look(board, now_ns);
-      if (now_ns < until_ns_ && !IsEnough(board, now_ns)) return now_ns + kLookNs;
+      // What waits for others is not to wait for its end, and what is charged changes (TakeScale).
+      const bool is_void = !measurable || IsAnyUnmeasurable(board, now_ns);
+      if (!is_void) {
+        Look(board, now_ns);
+        if (now_ns < until_ns_ && !IsEnough(board, now_ns)) return now_ns + kLookNs;
+        Learn(board, now_ns);
+      }
       End(board, now_ns);
     }
     if (IsNew()) ++tries_;
@@ -263,18 +269,20 @@ void AloneMeter::Begin(const Board& board, int slot, std::uint64_t until_ns, std
   work_us_ = 0;
 }
 
-void AloneMeter::End(Board& board, std::uint64_t now_ns) {
+void AloneMeter::Learn(Board& board, std::uint64_t now_ns) {
   EndStretch();
-  EndMoment(board, until_ns_);
   Slot& own = board.slots[slot_];
   // One that was stopped meanwhile has not seen what happened.
   const bool was_away = now_ns > until_ns_ + kGraceNs;
   const bool is_enough = took_ns_ >= kEnoughNs && work_us_ > 0;
   const bool was_short = WasAlone(now_ns) && !HasFilledQueue(own, now_ns);
-  if (!was_away && (is_enough || was_short)) {
-    is_enough ? Take() : Bound(now_ns);
-    own.scale.store(scale_, std::memory_order_relaxed);
-  }
+  if (was_away || !(is_enough || was_short)) return;
+  is_enough ? Take() : Bound(now_ns);
+  own.scale.store(scale_, std::memory_order_relaxed);
+}
+
+void AloneMeter::End(Board& board, std::uint64_t now_ns) const {
+  EndMoment(board, until_ns_);
   const std::uint64_t took = std::min(now_ns - began_ns_, kLongestAloneNs);
   board.alone_soon_ns.store(now_ns + took * kSoonAgain, std::memory_order_relaxed);
   board.alone_next_ns.store(now_ns + took * kLaterAgain, std::memory_order_relaxed);

@@ -60,7 +60,8 @@ class AloneMeter {
 
  private:
   void Begin(const Board& board, int slot, std::uint64_t until_ns, std::uint64_t now_ns);
-  void End(Board& board, std::uint64_t now_ns);
+  void Learn(Board& board, std::uint64_t now_ns);
+  void End(Board& board, std::uint64_t now_ns) const;
   void Look(const Board& board, std::uint64_t now_ns);
   void EndStretch();
   [[nodiscard]] std::uint32_t Passed(const Slot& own);

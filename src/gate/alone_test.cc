@@ -330,6 +330,20 @@ TEST_F(AloneTest, WhatWasMeasuredIsTakenOnceBesideOneThatCannotBe) {
   EXPECT_DOUBLE_EQ(ScaleOf(one), 1) << "it is known already";
 }
 
+// What it would learn is in units that were taken into what is charged meanwhile.
+TEST_F(AloneTest, AMomentInWhichOthersBecomeUnmeasurableEndsAndTeachesNothing) {
+  const int one = Add(2.0);
+  const int other = Add(0.5);
+  Run(5'000 * kMs);
+  ASSERT_TRUE(RunUntilAlone(one));
+  At(other).is_measurable = false;
+  EXPECT_NEAR(At(one).meter.TakeScale(), 0.5 * kUnscaled, 0.025 * kUnscaled);
+  Run(30 * kMs);
+  EXPECT_EQ(HowManyMayRun(), 2);
+  Run(200 * kMs);
+  EXPECT_EQ(At(one).meter.TakeScale(), kUnscaled);
+}
+
 // Which would stop it for nothing: all are charged as predicted.
 TEST_F(AloneTest, NobodyThatIsNewIsMeasuredBesideOneThatCannotBe) {
   const int one = Add(2.0);
@@ -367,10 +381,13 @@ TEST_F(AloneTest, OneThatBeginsToMeetOthersWhileAloneLearnsNothing) {
   const int one = Add(2.0);
   const int other = Add(0.5);
   ASSERT_TRUE(RunUntilAlone(one));
+  Run(15 * kMs);
   At(one).is_measurable = false;
-  Run(2 * kLongestAloneNs);
+  Run(2 * kMs);
   EXPECT_TRUE(MayRun(other));
+  Run(2 * kLongestAloneNs);
   EXPECT_EQ(SlotOf(one).scale.load(), kUnmeasurable);
+  EXPECT_EQ(At(one).meter.TakeScale(), kUnscaled);
 }
 
 TEST_F(AloneTest, OneWhoseQueueIsShortKeepsNobodyFromBeingMeasured) {

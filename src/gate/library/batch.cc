@@ -120,8 +120,8 @@ int TrackOf(GpuState& gpu, cuda::Stream stream) {
   if (gpu.board->batch_jobs.load(std::memory_order_relaxed) < 2) return shared;
   for (int i = 0; i < kTracks; ++i) {
     cuda::Stream taken = gpu.tracks[i].load(std::memory_order_relaxed);
-    if (gpu.slot->passed[i].load(std::memory_order_relaxed) ==
-            gpu.slot->submitted[i].load(std::memory_order_relaxed) &&
+    if (UnderWayUs(gpu.slot->passed[i].load(std::memory_order_relaxed),
+                   gpu.slot->submitted[i].load(std::memory_order_relaxed)) == 0 &&
         gpu.tracks[i].compare_exchange_strong(taken, named))
       return i;
   }

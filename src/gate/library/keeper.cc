@@ -40,11 +40,13 @@ void WaitForBell(std::uint32_t seen, std::uint64_t ns) {
 
 // Opens the gate of another job if it has no right or no life left to keep it closed.
 void Judge(Board& board, Slot& slot, std::uint64_t now_ns) {
+  // In this order: whoever closes it writes down since when before.
+  const bool closed = slot.level.load(std::memory_order_acquire) < kOpen;
   const std::uint64_t since = slot.closed_since_ns.load(std::memory_order_acquire);
   const bool stale = now_ns > slot.heartbeat_ns.load(std::memory_order_relaxed) + kStaleNs;
   // Closed for nobody knows how long: its owner was stopped on its way to closing it, and the time
   // struck off meanwhile.
-  const bool timeless = since == 0 && slot.level.load(std::memory_order_relaxed) < kOpen;
+  const bool timeless = closed && since == 0;
   if (timeless ? !stale : since == 0 || now_ns < since + kSuspectNs) return;
   const bool gone = IsGone(slot);
   if (!gone && !stale && now_ns < since + kLongestNs) return;
@@ -106,8 +108,10 @@ int GpusInUse() {
 // beside one that cannot be measured, nor who is left alone.
 void KeepCharges(GpuState& gpu, const Board& board, AloneMeter& meter, std::uint64_t now_ns) {
   const std::uint32_t jobs = board.batch_jobs.load(std::memory_order_relaxed);
-  if (jobs < 2 && gpu.jobs_seen > 1) process.costs.TimeAnew();
-  if (IsAnyUnmeasurable(board, now_ns)) process.costs.Rescale(meter.TakeScale());
+  // Of one that uses several GPUs nobody knows on which of them a kind was learned.
+  if (jobs < 2 && gpu.jobs_seen > 1 && GpusInUse() == 1) process.costs.TimeAnew();
+  const std::uint32_t scale = IsAnyUnmeasurable(board, now_ns) ? meter.TakeScale() : kUnscaled;
+  if (scale != kUnscaled) process.costs.Rescale(scale);
   gpu.jobs_seen = jobs;
 }
 

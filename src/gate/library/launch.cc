@@ -71,7 +71,9 @@ cuda::Result Launch(const LaunchShape& shape, cuda::Function function, cuda::Str
       .fetch_add(1, std::memory_order_relaxed);
   if (IsCaptured(*driver, stream)) {
     process.coverage.captured.fetch_add(1, std::memory_order_relaxed);
-    if (function != nullptr && IsCollective(*driver, function))
+    if (process.settings.job.job_class == JobClass::kBatch && function != nullptr &&
+        !process.captured_collective.load(std::memory_order_relaxed) &&
+        IsCollective(*driver, function))
       process.captured_collective.store(true, std::memory_order_relaxed);
     return call();
   }
