@@ -18,7 +18,8 @@ class EkyaEstimate {
 
   // Of one tenant with so many tenths for serving and for retraining, packed tightly.
   [[nodiscard]] double Tenant(std::size_t tenant, int serving, int retraining) const {
-    return table_[tenant][static_cast<std::size_t>(serving * (kTenths + 1) + retraining)];
+    const int at = serving * (kTenths + 1) + retraining;
+    return table_[tenant][static_cast<std::size_t>(at)];
   }
 
   // Of cells as they are.

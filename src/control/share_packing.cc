@@ -206,7 +206,8 @@ class Packing {
 }  // namespace
 
 double PackedCapacity(const EstateTenant& tenant, int tenths) {
-  return tenths / kTenths * CapacityOn(tenant, kTenths) + CapacityOn(tenant, tenths % kTenths);
+  const int whole = tenths / kTenths;
+  return whole * CapacityOn(tenant, kTenths) + CapacityOn(tenant, tenths % kTenths);
 }
 
 int ServingTenths(const View& view, std::size_t tenant) {

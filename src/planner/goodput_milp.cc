@@ -205,7 +205,7 @@ void GoodputMilp::AddOption(std::size_t tenant, std::size_t option, Milp::Row& o
           const Work work{Work::Kind::kRetrain, tenant, option};
           starts_.push_back({column, g, {place, s, s + takes, work}});
           once.entries.emplace_back(column, 1);
-          ends[static_cast<std::size_t>(s + takes)].push_back(column);
+          ends[static_cast<std::size_t>(s) + static_cast<std::size_t>(takes)].push_back(column);
           for (int t = s; t < s + takes; ++t) {
             held_[At(g, static_cast<std::size_t>(t))].push_back({column, place});
           }

@@ -115,7 +115,7 @@ std::vector<GoodputSearch::Trial> GoodputSearch::Trials(std::size_t tenant, std:
         Trial best{gpu, {}, 0};
         for (int begin = 0; begin + takes <= problem_.retrain_limit(); ++begin) {
           const auto from = static_cast<std::size_t>(begin);
-          const auto to = static_cast<std::size_t>(begin + takes);
+          const auto to = from + static_cast<std::size_t>(takes);
           if (loss.possible_until[from] < begin + takes) continue;
           const double promise = gains[to] - (loss.before[to] - loss.before[from]);
           if (promise <= best.promise) continue;

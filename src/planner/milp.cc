@@ -228,12 +228,14 @@ MilpSolution Solve(const Milp& milp, const MilpOptions& options) {
   Check(!options.start || options.start->size() == milp.columns.size(),
         "a start has a value for every column");
   MilpSolution solution{MilpSolution::Status::kStopped, {}, 0, -Milp::kInfinity};
-  // COIN throws CoinError, which is no std::exception, when it is confused.
+  // COIN throws CoinError, which is no std::exception, when it is confused. Nothing is found then.
+  // NOLINTBEGIN(bugprone-empty-catch)
   try {
     solution = SolveByCbc(milp, options);
   } catch (const CoinError&) {
   } catch (const std::exception&) {
   }
+  // NOLINTEND(bugprone-empty-catch)
   // What CBC hands back has been through its preprocessing and its tolerances:
   // only what fits the rows as they were given counts as found.
   if (!solution.values.empty() && !Satisfies(milp, solution.values)) {

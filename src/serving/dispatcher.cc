@@ -340,7 +340,7 @@ void Dispatcher::Finished(LaneId id, TimePoint now, bool learn) {
 // Whether a request is worth a try depends on the time and on what others have learned, so what one
 // lane leaves, idle lanes of other groups may take by now.
 void Dispatcher::OfferWhatWaits(const Replica& replica, TimePoint now) {
-  if (late_ && options_.shed && options_.learn && queues_[replica.queue].size() > 0) {
+  if (late_ && options_.shed && options_.learn && !queues_[replica.queue].empty()) {
     OfferToIdle(replica.model, now);
   }
 }
