@@ -60,7 +60,7 @@ bool ComplainOfUnknownCommand(const CLI::App& app) {
 bool ComplainOfUnknownOption(const CLI::App& app, bool has_job) {
   std::vector<std::string> names;
   std::string path = "divvy";
-  std::string job;         // A word that is no option, where only one may be.
+  std::string job;         // What is to be run, where the two dashes were forgotten.
   bool takes_job = false;  // After two dashes: what is behind a word that is no option may be its.
   for (const CLI::App* next = &app; next != nullptr;) {
     const CLI::App* const command = next;

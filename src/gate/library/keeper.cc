@@ -104,8 +104,8 @@ int GpusInUse() {
   return count;
 }
 
-// What kernels are charged was learned beside others, and goes with a scale; which nobody has
-// beside one that cannot be measured, nor who is left alone.
+// Charges that were learned beside others are right with a scale only; and nobody has one beside a
+// job that cannot be measured, nor when it is left alone.
 void KeepCharges(GpuState& gpu, const Board& board, AloneMeter& meter, std::uint64_t now_ns) {
   const std::uint32_t jobs = board.batch_jobs.load(std::memory_order_relaxed);
   // Of one that uses several GPUs nobody knows on which of them a kind was learned.
